@@ -1,0 +1,1 @@
+"""Click commands over the public API; nothing here touches the server itself."""

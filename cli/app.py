@@ -1,0 +1,55 @@
+"""What a command needs from the command line: the project, the session it is pinned to, and an open Maestro."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from maestro_state import Maestro, Terminal
+
+#: The `--json` switch, the same on every command that prints data.
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+class App:
+    """The state of one command."""
+
+    def __init__(self, project: str | None, session_ref: str | None) -> None:
+        """Keep the global options; nothing is opened yet."""
+        self.folder = project
+        self.session_ref = session_ref
+        self._maestro: Maestro | None = None
+
+    @property
+    def maestro(self) -> Maestro:
+        """Open Maestro when a command first needs it."""
+        if self._maestro is None:
+            from maestro_state import Maestro
+
+            self._maestro = Maestro(self.folder, session=self.session_ref)
+        return self._maestro
+
+    def terminal(self) -> Terminal:
+        """Say who is looking, for those who look too."""
+        import os
+
+        from maestro_state import Terminal
+        from maestro_state.clock import iso, now_ms
+
+        try:
+            name = os.ttyname(0).removeprefix("/dev/")
+        except OSError:
+            name = f"pid {os.getpid()}"
+        return Terminal(
+            user=self.maestro.settings.user, host=os.uname().nodename, terminal=name, since=iso(now_ms())
+        )
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._maestro is not None:
+            self._maestro.close()
+
+
+pass_app = click.make_pass_decorator(App)

@@ -1,0 +1,64 @@
+"""`maestro config`, `maestro trust`: what is set, by whom, and whom to believe."""
+
+from __future__ import annotations
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+
+@click.command()
+@json_option
+@pass_app
+def config(app: App, as_json: bool) -> None:
+    """Show every setting and where it came from.
+
+    \b
+    Example:
+      maestro config --json
+    """
+    from cli import output
+    from maestro_state.settings import describe
+
+    settings = app.maestro.settings
+    rows = describe(settings)
+    if as_json:
+        output.document({"settings": rows})
+        return
+    output.table(
+        ("setting", "value", "source"),
+        [(row["name"], "" if row["value"] is None else str(row["value"]), row["source"]) for row in rows],
+        flexible=2,
+    )
+    for name in settings.ignored:
+        output.note(f"{name} in the project's settings file is ignored until you run: maestro trust")
+
+
+@click.command()
+@click.option("--revoke", is_flag=True, help="Stop trusting them.")
+@json_option
+@pass_app
+def trust(app: App, revoke: bool, as_json: bool) -> None:
+    """Let this project's files name servers and programs.
+
+    A cloned repository may bring settings of its own. Those that name a server, a program or a folder elsewhere count
+    only after you have looked at them and trusted them; one changed byte ends that trust.
+
+    \b
+    Example:
+      maestro trust
+    """
+    from cli import output
+    from maestro_state import trust as trusting
+    from maestro_state.project import find_root
+    from pathlib import Path
+
+    root = find_root(Path(app.folder or "."))
+    files = trusting.untrust(root) if revoke else trusting.trust(root)
+    if as_json:
+        output.document({"project": str(root), "trusted": [] if revoke else files, "revoked": files if revoke else []})
+        return
+    for name in files:
+        output.line(f"{'no longer trusted' if revoke else 'trusted'}: {name}")
+    if not files:
+        output.line("there is nothing to trust in this project")

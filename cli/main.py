@@ -1,0 +1,126 @@
+"""The `maestro` command: finds subcommands without importing them, and is the one place where an error becomes a line
+on stderr and an exit code.
+
+Start-up is most of what a command costs, so each subcommand's module is imported only when it is called; the table
+below carries what the first help screen shows. A test compares it with the commands themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from cli.app import App
+from maestro_state import __version__
+from maestro_state.errors import MaestroError
+
+#: Command → module, attribute, the line the help screen shows.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "session": ("cli.session", "session", "Start, list, switch, end and look at sessions."),
+    "watch": ("cli.watch", "watch", "Follow a session live."),
+    "message": ("cli.message", "message", "Add messages to a session."),
+    "messages": ("cli.message", "messages", "Read the messages of a session."),
+    "stack": ("cli.stack", "stack", "Look after the embedded server."),
+    "config": ("cli.config", "config", "Show every setting and where it came from."),
+    "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),
+    "doctor": ("cli.doctor", "doctor", "Check the server, the disk and the set-up."),
+    "completion": ("cli.completion", "completion", "Print the completion script for a shell."),
+}
+
+_EPILOG = """\b
+First steps:
+  maestro session start fix-login      start a session in this project
+  maestro watch                        follow it from another terminal
+  maestro message add --role user "why does the login fail?"
+"""
+
+
+class Root(click.Group):
+    """The top group, which knows its commands by name and imports them when called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands in the order of the table: from daily use to upkeep."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command list from the table, importing nothing."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row[2]) for name, row in COMMANDS.items()])
+
+
+@click.group(cls=Root, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="maestro", message="%(prog)s %(version)s")
+@click.option("--project", metavar="DIR", help="A folder of the project (default: the current one).")
+@click.option("--session", "session_ref", metavar="REF", help="Work in this session, whichever is active.")
+@click.pass_context
+def maestro(ctx: click.Context, project: str | None, session_ref: str | None) -> None:
+    """One live session for all your AI command-line tools.
+
+    Sessions live on a server that all terminals of this project share. Nothing needs to be configured.
+    """
+    ctx.obj = App(project=project, session_ref=session_ref)
+    ctx.call_on_close(ctx.obj.close)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; return its exit code."""
+    if _is_debugging():
+        return _invoke(arguments)
+    try:
+        return _invoke(arguments)
+    except MaestroError as error:
+        return _fail(arguments, error.exit_code, error.code, str(error), error.hint)
+    except click.UsageError as error:
+        hint = f"{error.ctx.command_path} --help" if error.ctx else "maestro --help"
+        return _fail(arguments, 2, "usage", error.format_message(), hint)
+    except click.ClickException as error:
+        return _fail(arguments, 2, "usage", error.format_message(), None)
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader of our pipe has left; python must not complain about it while closing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(arguments, 1, "os_error", f"{error.filename or 'maestro'}: {error.strerror}", None)
+    except Exception as error:  # noqa: BLE001 - the one line that keeps a bug from printing a traceback at a user
+        message = f"unexpected {type(error).__name__}: {error}"
+        return _fail(arguments, 1, "internal", message, "run it again with MAESTRO_DEBUG=1 and report what it prints")
+
+
+def _invoke(arguments: list[str]) -> int:
+    result: Any = maestro.main(args=arguments, prog_name="maestro", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _is_debugging() -> bool:
+    return os.environ.get("MAESTRO_DEBUG", "").lower() in ("1", "true", "yes", "on")
+
+
+def _fail(arguments: list[str], exit_code: int, code: str, message: str, hint: str | None) -> int:
+    """Tell what went wrong, as one line or as one JSON document."""
+    from cli.output import error_line
+
+    as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
+    error_line(code, message, hint, as_json=as_json)
+    return exit_code

@@ -1,0 +1,166 @@
+"""The one place that prints: documents, tables, lines, errors. Respects NO_COLOR, pipes and the terminal's width, and
+makes harmless what a stored text may carry before it reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+#: What a terminal would obey, or what would make text read differently from what it is: control characters other than
+#: tab and newline, the C1 range, and the marks that change the direction of text.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+STATE_COLOURS = {
+    "iniciada": "blue",
+    "com_contexto": "cyan",
+    "executando": "yellow",
+    "com_saida": "green",
+    "finalizada": "white",
+    "abortada": "red",
+    "active": "green",
+    "idle": "yellow",
+    "expired": "red",
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "red",
+}
+
+
+def safe(text: str) -> str:
+    """Show control characters as pictures: nothing stored can move the cursor or rename the window."""
+    return _UNSAFE.sub(lambda found: _picture(found[0]), text)
+
+
+def _picture(char: str) -> str:
+    code = ord(char)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"\\u{code:04x}"
+
+
+def is_terminal() -> bool:
+    """Tell whether a person is looking at stdout."""
+    return sys.stdout.isatty()
+
+
+def colour(text: str, name: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
+    """Colour a text on a terminal that wants it."""
+    if not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return click.style(text, fg=name, bold=bold, dim=dim)
+
+
+def state_word(word: str) -> str:
+    """Colour a state, a liveness or a check by what it means."""
+    return colour(word, STATE_COLOURS.get(word))
+
+
+def document(value: Any) -> None:
+    """Print one JSON document, indented for people, on one line for programs."""
+    encoded = msgspec.json.encode(value)
+    if is_terminal():
+        encoded = msgspec.json.format(encoded, indent=2)
+    sys.stdout.write(encoded.decode() + "\n")
+    sys.stdout.flush()
+
+
+def line(text: str = "") -> None:
+    """Print one line."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Tell a person something that is not data; pipes and programs do not get it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(text + "\n")
+
+
+def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> None:
+    """Print an error on stderr: one line, or one JSON document."""
+    message, hint = safe(message).replace("\n", " "), safe(hint).replace("\n", " ") if hint else None
+    if as_json:
+        text = msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}}).decode()
+    else:
+        text = f"maestro: {message}" + (f" → {hint}" if hint else "")
+    sys.stderr.write(text + "\n")
+
+
+def width_of(text: str) -> int:
+    """Return how many columns a text takes."""
+    return sum(_columns(char) for char in click.unstyle(text))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def clip(text: str, columns: int) -> str:
+    """Shorten a plain text to a width, with an ellipsis where something is missing."""
+    if width_of(text) <= columns:
+        return text
+    kept, used = [], 0
+    for char in text:
+        used += _columns(char)
+        if used > columns - 1:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = 1) -> None:
+    """Print a table that fits the terminal: the flexible column gives way. A pipe gets tabs and no header."""
+    body = [[safe(cell).replace("\n", " ") if "\x1b" not in cell else cell for cell in row] for row in rows]
+    if not is_terminal():
+        for row in body:
+            line("\t".join(click.unstyle(cell) for cell in row))
+        return
+    widths = [max(width_of(cell) for cell in column) for column in zip(header, *body, strict=True)]
+    over = sum(widths) + 2 * (len(widths) - 1) - _screen_columns()
+    if over > 0:
+        widths[flexible] = max(8, widths[flexible] - over)
+    line("  ".join(colour(_pad(cell, width), dim=True) for cell, width in zip(header, widths, strict=True)).rstrip())
+    for row in body:
+        line("  ".join(_pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _screen_columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _pad(cell: str, width: int) -> str:
+    if width_of(cell) > width:
+        cell = clip(click.unstyle(cell), width)
+    return cell + " " * (width - width_of(cell))
+
+
+def ago(then_ms: int, now_ms: int) -> str:
+    """Say how long ago something was, in the one unit that matters."""
+    seconds = max(0, (now_ms - then_ms) // 1000)
+    return "just now" if seconds < 5 else f"{duration(seconds)} ago"
+
+
+def duration(seconds: int) -> str:
+    """Say a span of time in the one unit that matters."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def json_line(value: Any) -> None:
+    """Print one line of JSON Lines, at once."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,258 @@
+"""`maestro session …`: sessions as wholes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+if TYPE_CHECKING:
+    from maestro_state import Session, SessionStatus
+
+STATES = ("iniciada", "com_contexto", "executando", "com_saida", "finalizada", "abortada")
+
+
+@click.group()
+def session() -> None:
+    """Start, list, switch, end and look at sessions.
+
+    \b
+    Example:
+      maestro session start fix-login --note "tests fail since Monday"
+    """
+
+
+@session.command()
+@click.argument("name")
+@click.option("--note", metavar="TEXT", help="What the session is for.")
+@click.option("--ttl", "ttl_seconds", type=int, metavar="SECONDS", help="How long it lives after the last activity.")
+@click.option("--tool", metavar="TOOL", help="The AI tool to use.")
+@json_option
+@pass_app
+def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: str | None, as_json: bool) -> None:
+    """Start a session and make it this checkout's active one.
+
+    \b
+    Example:
+      maestro session start fix-login --note "tests fail since Monday"
+    """
+    from cli import output
+
+    started = app.maestro.sessions.start(name, note=note, ttl_seconds=ttl_seconds, tool=tool)
+    if as_json:
+        output.document(started)
+        return
+    output.line(f"{output.colour(started.id, bold=True)} started  {output.state_word(started.state)}")
+    output.note("follow it from another terminal of this project: maestro watch")
+
+
+@session.command("list")
+@click.option("--all", "show_all", is_flag=True, help="Also those archived more than 30 days ago.")
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@json_option
+@pass_app
+def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) -> None:
+    """List sessions, last active first.
+
+    \b
+    Example:
+      maestro session list --state com_saida
+    """
+    from cli import output
+    from maestro_state.clock import from_iso, now_ms
+
+    rows = app.maestro.sessions.list(state=state, everything=show_all)
+    if as_json:
+        output.document({"sessions": rows})
+        return
+    if not rows:
+        output.note("no sessions yet: maestro session start NAME")
+        return
+    now = now_ms()
+    output.table(
+        ("", "session", "state", "status", "last activity"),
+        [
+            (
+                "*" if row.active else " ",
+                row.id,
+                output.state_word(row.state),
+                "orphan" if row.orphan else "archived" if row.archived else output.state_word(row.status),
+                output.ago(from_iso(row.updated_at), now),
+            )
+            for row in rows
+        ],
+    )
+
+
+@session.command()
+@click.argument("ref", required=False)
+@json_option
+@pass_app
+def status(app: App, ref: str | None, as_json: bool) -> None:
+    """Show where a session stands and who is looking at it.
+
+    \b
+    Example:
+      maestro session status fix-login
+    """
+    from cli import output
+
+    found = app.maestro.sessions.status(ref)
+    if as_json:
+        output.document(found)
+        return
+    _show_status(found)
+
+
+def _show_status(found: SessionStatus) -> None:
+    from cli import output
+    from maestro_state.clock import from_iso, now_ms
+
+    record = found.session
+    rows = [
+        ("state", f"{output.state_word(record.state)} · {output.state_word(record.status)}"),
+        ("started", f"{output.ago(from_iso(record.created_at), now_ms())} by {output.safe(record.user_id)}"),
+        ("activity", output.ago(from_iso(record.last_activity), now_ms())),
+        ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
+        ("tool", output.safe(record.tool_active) if record.tool_active else "none yet"),
+        ("runs", str(record.stats.runs_total)),
+    ]
+    if record.notes:
+        rows.append(("note", output.safe(record.notes)))
+    if record.abort_reason:
+        rows.append(("reason", output.safe(record.abort_reason)))
+    output.line(output.colour(record.id, bold=True))
+    for name, value in rows:
+        output.line(f"  {name:<10}{value}")
+    for one in found.attached:
+        output.line(f"  {'attached':<10}{output.safe(f'{one.user}@{one.host} {one.terminal}')}")
+
+
+@session.command()
+@click.argument("ref")
+@json_option
+@pass_app
+def switch(app: App, ref: str, as_json: bool) -> None:
+    """Make another session this checkout's active one.
+
+    REF is a full id, a slug, the six characters at the end of an id, or latest.
+
+    \b
+    Example:
+      maestro session switch fix-login
+    """
+    _show(app.maestro.sessions.switch(ref), "active", as_json=as_json)
+
+
+@session.command()
+@click.argument("ref", required=False)
+@json_option
+@pass_app
+def end(app: App, ref: str | None, as_json: bool) -> None:
+    """Finish a session: it is frozen and takes no more changes.
+
+    \b
+    Example:
+      maestro session end
+    """
+    _show(app.maestro.sessions.end(ref), "ended", as_json=as_json)
+
+
+@session.command()
+@click.argument("ref", required=False)
+@click.option("--reason", required=True, metavar="TEXT", help="Why it is given up.")
+@json_option
+@pass_app
+def abort(app: App, ref: str | None, reason: str, as_json: bool) -> None:
+    """Give a session up: it is frozen with what it has.
+
+    \b
+    Example:
+      maestro session abort --reason "wrong branch"
+    """
+    _show(app.maestro.sessions.abort(ref, reason=reason), "aborted", as_json=as_json)
+
+
+def _show(record: Session, word: str, *, as_json: bool) -> None:
+    from cli import output
+
+    if as_json:
+        output.document(record)
+    else:
+        output.line(f"{output.colour(record.id, bold=True)} {word}  {output.state_word(record.state)}")
+
+
+@session.command()
+@click.argument("ref")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@pass_app
+def delete(app: App, ref: str, yes: bool, as_json: bool) -> None:
+    """Remove a session for good.
+
+    \b
+    Example:
+      maestro session delete fix-login --yes
+    """
+    from cli import output
+    from maestro_state.errors import UsageError
+
+    session_id = app.maestro.sessions.resolve(ref)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise UsageError(f"{session_id} would be removed for good", hint="add --yes to do it without asking")
+        click.confirm(f"Remove {session_id} and everything in it for good?", abort=True)
+    deleted = app.maestro.sessions.delete(session_id)
+    if as_json:
+        output.document({"deleted": deleted})
+    else:
+        output.line(f"{deleted} deleted")
+
+
+@session.command("get")
+@click.argument("field")
+@click.argument("ref", required=False)
+@json_option
+@pass_app
+def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:
+    """Read project_context, preferences, working_directory or context_summary.
+
+    \b
+    Example:
+      maestro session get preferences --json
+    """
+    from cli import output
+
+    found = app.maestro.sessions.get(field, ref)
+    if as_json:
+        output.document(found)
+    elif isinstance(found.value, str):
+        output.line(output.safe(found.value) if output.is_terminal() else found.value)
+    elif found.value is not None:
+        output.document(found.value)
+
+
+@session.command("set")
+@click.argument("field")
+@click.argument("value")
+@click.option("--if-revision", type=click.IntRange(min=0), metavar="N", help="Only if nobody changed it since.")
+@json_option
+@pass_app
+def set_field(app: App, field: str, value: str, if_revision: int | None, as_json: bool) -> None:
+    """Set a field of the session; VALUE - reads it from standard input.
+
+    \b
+    Example:
+      maestro session set preferences '{"language": "en"}' --if-revision 0
+    """
+    from cli import output
+    from cli.input import json_or_text, text_argument
+
+    found = app.maestro.sessions.set(field, json_or_text(field, text_argument(value)), if_revision=if_revision)
+    if as_json:
+        output.document(found)
+    else:
+        output.line(f"{found.field} is at revision {found.revision}")

@@ -1,0 +1,65 @@
+"""`maestro watch`: a session as it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+if TYPE_CHECKING:
+    from maestro_state import Event
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option("--from", "cursor", metavar="ID", help="start, or the event to continue after (default: from now on).")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without event.")
+@json_option
+@pass_app
+def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> None:
+    """Follow a session live.
+
+    Every event is shown once, in the same order in every terminal. Ctrl-C leaves; the session goes on.
+
+    \b
+    Example:
+      maestro watch --from start
+    """
+    from cli import output
+
+    session_id = app.maestro.sessions.read(ref).id
+    output.note(f"watching {session_id} (Ctrl-C leaves)")
+    until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
+    for event in app.maestro.follow.events(
+        session_id, cursor=cursor, until_idle_ms=until_idle_ms, terminal=app.terminal()
+    ):
+        if as_json:
+            output.json_line(event.document())
+        else:
+            output.line(describe(event))
+
+
+def describe(event: Event) -> str:
+    """Return the line a person sees of an event."""
+    from cli import output
+
+    clock = output.colour(event.ts[11:19], dim=True)
+    return f"{clock}  {output.colour(event.type, 'cyan'):<20}  {output.safe(_gist(event))}".rstrip()
+
+
+def _gist(event: Event) -> str:
+    data = event.data
+    who = f" ({data['user']})" if "user" in data else ""
+    match event.type:
+        case "session.started":
+            return f"{data['name']}{who}"
+        case "message.added":
+            return f"{data['role']}{who}: {' '.join(data['content'].split())[:200]}"
+        case "session.updated":
+            return f"{data['field']} at revision {data['revision']}{who}"
+        case "session.aborted":
+            return f"{data['reason']}{who}"
+    rest = {name: value for name, value in data.items() if name != "user"}
+    return " ".join(f"{name}={value}" for name, value in rest.items()) + who

@@ -1,0 +1,91 @@
+"""Following a session live: every event once, in one order, from any place on; blocked while nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from maestro_state._async.server import AsyncServer
+from maestro_state._async.sessions import AsyncSessions
+from maestro_state.clock import from_iso
+from maestro_state.errors import Refused, SessionNotFound
+from maestro_state.models import Event, Terminal
+from maestro_state.ops import events as ops
+from maestro_state.ops import terminals
+from maestro_state.states import FROZEN
+
+_ENDS = ("session.finalized", "session.aborted")
+
+
+class AsyncFollow:
+    """The reading side of a session's streams. A follower owns its cursor; the server keeps nothing for it."""
+
+    def __init__(self, server: AsyncServer, sessions: AsyncSessions) -> None:
+        """Take the sessions for their references."""
+        self._server = server
+        self._sessions = sessions
+
+    async def events(
+        self,
+        ref: str | None = None,
+        *,
+        cursor: str | None = None,
+        until_idle_ms: int | None = None,
+        terminal: Terminal | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield events after `cursor` (`start`, an id, or None for from now on) until the session is frozen or gone.
+
+        With a terminal, it is shown as attached while this runs. `until_idle_ms` ends it after so long without event.
+        """
+        session = await self._sessions.read(ref)
+        after = await self._first_cursor(session.id, cursor)
+        if after == ops.START:
+            yield ops.started_event(session, from_iso(session.created_at))
+        quiet_ms = 0
+        if terminal and session.state not in FROZEN:
+            await self._attach(session.id, terminal, is_beat=False)
+        try:
+            while True:
+                wait_ms = terminals.BEAT_MS
+                if until_idle_ms is not None:
+                    wait_ms = min(wait_ms, until_idle_ms - quiet_ms)
+                page = await self._read(session.id, after, None if session.state in FROZEN else max(1, wait_ms))
+                for event in page:
+                    yield event
+                    after, quiet_ms = event.id, 0
+                    if event.type in _ENDS:
+                        return
+                if not page:
+                    quiet_ms += wait_ms
+                    if session.state in FROZEN or (until_idle_ms is not None and quiet_ms >= until_idle_ms):
+                        return
+                    session = await self._sessions.read(session.id)
+                    if terminal and session.state not in FROZEN:
+                        await self._attach(session.id, terminal, is_beat=True)
+        except SessionNotFound:
+            return  # deleted while we looked: there is nothing more to follow
+        finally:
+            if terminal:
+                await self._server.run(terminals.detach_terminal(self._server.terms, session.id, terminal))
+
+    async def _first_cursor(self, session_id: str, cursor: str | None) -> str:
+        if cursor is not None:
+            return ops.check_cursor(cursor)
+        found: str = await self._server.fetch(ops.last_id(self._server.terms, session_id))
+        return found
+
+    async def _read(self, session_id: str, after: str, wait_ms: int | None) -> list[Event]:
+        command = ops.read_after(self._server.terms, session_id, after, wait_ms)
+        if wait_ms is None:
+            reply = await self._server.connection.call(*command)
+        else:
+            reply = await self._server.connection.block(*command, block_ms=wait_ms)
+        return ops.merge(self._server.terms, session_id, reply)
+
+    async def _attach(self, session_id: str, terminal: Terminal, *, is_beat: bool) -> None:
+        call = terminals.attach_terminal(
+            self._server.terms, session_id, terminal, self._server.now_ms(), is_beat=is_beat
+        )
+        try:
+            await self._server.change(session_id, call)
+        except Refused:
+            return  # frozen or expired meanwhile: the next read shows it

@@ -1,0 +1,68 @@
+"""Messages of agents and people: append, last, since, and what is handed to a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state._async.server import AsyncServer
+from maestro_state._async.sessions import AsyncSessions
+from maestro_state.models import Message
+from maestro_state.ops import messages as ops
+
+
+class AsyncMessages:
+    """The structured conversation of a session."""
+
+    def __init__(self, server: AsyncServer, sessions: AsyncSessions) -> None:
+        """Take the sessions for their references."""
+        self._server = server
+        self._sessions = sessions
+
+    async def add(
+        self,
+        role: str,
+        content: str,
+        ref: str | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+        tool_calls: list[dict[str, Any]] | None = None,
+        tool_results: list[dict[str, Any]] | None = None,
+        parent_id: str | None = None,
+        command_id: str | None = None,
+    ) -> Message:
+        """Append a message, once: a repeat with the same `command_id` returns the first one's id."""
+        session_id = await self._sessions.resolve(ref)
+        parts = {
+            "metadata": metadata,
+            "tool_calls": tool_calls,
+            "tool_results": tool_results,
+            "parent_id": parent_id,
+        }
+        stamp = self._server.stamp(command_id)
+        call = ops.add_message(self._server.terms, stamp, session_id, role, content, parts)
+        entry_id = await self._server.change(session_id, call)
+        return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)
+
+    async def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
+        """Read the last messages, oldest first."""
+        session_id = await self._sessions.resolve(ref)
+        return await self._read(session_id, ops.last_messages(self._server.terms, session_id, count))
+
+    async def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
+        """Read the messages after one, or all of them."""
+        session_id = await self._sessions.resolve(ref)
+        return await self._read(session_id, ops.messages_since(self._server.terms, session_id, message_id))
+
+    async def for_model(self, ref: str | None = None) -> list[Message]:
+        """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
+        session_id = await self._sessions.resolve(ref)
+        summary = await self._server.fetch(ops.context_summary(self._server.terms, session_id))
+        if summary is None:
+            return await self.since(None, session_id)
+        return [summary, *await self.since(summary.id, session_id)]
+
+    async def _read(self, session_id: str, query: ops.Query) -> list[Message]:
+        found: list[Message] = await self._server.fetch(query)
+        if not found:
+            await self._sessions.read(session_id)  # tells an empty session from one that is not there
+        return found

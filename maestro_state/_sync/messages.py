@@ -1,0 +1,69 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Messages of agents and people: append, last, since, and what is handed to a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state._sync.server import Server
+from maestro_state._sync.sessions import Sessions
+from maestro_state.models import Message
+from maestro_state.ops import messages as ops
+
+
+class Messages:
+    """The structured conversation of a session."""
+
+    def __init__(self, server: Server, sessions: Sessions) -> None:
+        """Take the sessions for their references."""
+        self._server = server
+        self._sessions = sessions
+
+    def add(
+        self,
+        role: str,
+        content: str,
+        ref: str | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+        tool_calls: list[dict[str, Any]] | None = None,
+        tool_results: list[dict[str, Any]] | None = None,
+        parent_id: str | None = None,
+        command_id: str | None = None,
+    ) -> Message:
+        """Append a message, once: a repeat with the same `command_id` returns the first one's id."""
+        session_id = self._sessions.resolve(ref)
+        parts = {
+            "metadata": metadata,
+            "tool_calls": tool_calls,
+            "tool_results": tool_results,
+            "parent_id": parent_id,
+        }
+        stamp = self._server.stamp(command_id)
+        call = ops.add_message(self._server.terms, stamp, session_id, role, content, parts)
+        entry_id = self._server.change(session_id, call)
+        return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)
+
+    def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
+        """Read the last messages, oldest first."""
+        session_id = self._sessions.resolve(ref)
+        return self._read(session_id, ops.last_messages(self._server.terms, session_id, count))
+
+    def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
+        """Read the messages after one, or all of them."""
+        session_id = self._sessions.resolve(ref)
+        return self._read(session_id, ops.messages_since(self._server.terms, session_id, message_id))
+
+    def for_model(self, ref: str | None = None) -> list[Message]:
+        """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
+        session_id = self._sessions.resolve(ref)
+        summary = self._server.fetch(ops.context_summary(self._server.terms, session_id))
+        if summary is None:
+            return self.since(None, session_id)
+        return [summary, *self.since(summary.id, session_id)]
+
+    def _read(self, session_id: str, query: ops.Query) -> list[Message]:
+        found: list[Message] = self._server.fetch(query)
+        if not found:
+            self._sessions.read(session_id)  # tells an empty session from one that is not there
+        return found

@@ -1,0 +1,202 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Sessions: start, list, status, switch, end, abort, delete, get, set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state._sync.server import Server
+from maestro_state.clock import from_iso, new_suffix
+from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
+from maestro_state.models import Field, Session, SessionStatus, SessionSummary
+from maestro_state.names import is_session_id, pick, slugify
+from maestro_state.ops import index as index_ops
+from maestro_state.ops import sessions as ops
+from maestro_state.ops import terminals
+from maestro_state.project import IndexRow, Project
+
+#: Longest time to live: ten years.
+TTL_MAX_S = 10 * 366 * 24 * 3600
+
+
+class Sessions:
+    """What can be done with sessions as wholes."""
+
+    def __init__(self, server: Server, project: Project, pinned: str | None) -> None:
+        """Take the checkout for its active session, and the reference this terminal is pinned to, if any."""
+        self._server = server
+        self._project = project
+        self._pinned = pinned
+
+    def start(
+        self,
+        name: str,
+        *,
+        note: str | None = None,
+        ttl_seconds: int | None = None,
+        tool: str | None = None,
+        task_id: str | None = None,
+        working_directory: str | None = None,
+    ) -> Session:
+        """Start a session and put this checkout on it."""
+        slug, ttl_ms = slugify(name), self._ttl_ms(ttl_seconds)
+        self._project.check_index()
+        fields = {
+            "working_directory": working_directory or str(self._project.root),
+            "notes": note,
+            "tool_active": tool,
+            "task_id": task_id,
+        }
+        session_id = self._start(slug, ttl_ms, fields)
+        session = self.read(session_id)
+        self._project.index_put(_row(session))
+        self._activate(session_id)
+        return session
+
+    def _start(self, slug: str, ttl_ms: int, fields: dict[str, str | None]) -> str:
+        terms, archived = self._server.terms, self._on_disk()
+        while True:
+            session_id = f"{slug}--{new_suffix()}"
+            if session_id in archived:
+                continue
+            try:
+                call = ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields)
+                self._server.change(session_id, call)
+            except SessionExists:
+                continue
+            return session_id
+
+    def _ttl_ms(self, ttl_seconds: int | None) -> int:
+        if ttl_seconds is None:
+            return self._server.terms.ttl_ms
+        if not 1 <= ttl_seconds <= TTL_MAX_S:
+            raise InvalidValue(f"the time to live must be between 1 and {TTL_MAX_S} seconds, not {ttl_seconds}")
+        return ttl_seconds * 1000
+
+    def read(self, ref: str | None = None) -> Session:
+        """Return a session's record."""
+        session_id = self.resolve(ref)
+        session: Session = self._server.fetch(
+            ops.read_session(self._server.terms, session_id, self._server.now_ms())
+        )
+        return session
+
+    def status(self, ref: str | None = None) -> SessionStatus:
+        """Return everything there is to say about a session's present."""
+        session_id = self.resolve(ref)
+        now, terms = self._server.now_ms(), self._server.terms
+        queries = (
+            ops.read_session(terms, session_id, now),
+            terminals.attached_terminals(terms, session_id, now),
+        )
+        replies = self._server.connection.calls([query.command for query in queries])
+        session, attached = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
+        return SessionStatus(
+            session=session, context=[], runs=[], last_output=None, attached=attached, ttl_left=max(0, left_ms // 1000)
+        )
+
+    def list(self, *, state: str | None = None, newest: int | None = None) -> list[SessionSummary]:
+        """List live sessions, last active first; `newest` reads no more than so many."""
+        terms, now = self._server.terms, self._server.now_ms()
+        if newest is None:
+            entries = self._server.fetch(index_ops.all_sessions(terms))
+            entries.sort(key=lambda entry: entry.last_activity, reverse=True)
+        else:
+            entries = self._server.run(index_ops.newest_sessions(terms, newest))
+        active = self._project.active()
+        rows = [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
+        return [row for row in rows if state is None or row.state == state]
+
+    def resolve(self, ref: str | None = None) -> str:
+        """Return the id a reference means: given, else pinned, else this checkout's active session."""
+        wanted = ref or self._pinned
+        if wanted is None:
+            active = self._project.active()
+            if active is None:
+                raise NoActiveSession
+            return active
+        if is_session_id(wanted):
+            return wanted
+        if wanted == "latest":
+            newest = self._server.run(index_ops.newest_sessions(self._server.terms, 1))
+            return pick(wanted, [entry.id for entry in newest])
+        entries = self._server.fetch(index_ops.all_sessions(self._server.terms))
+        known = {entry.id for entry in entries} | self._on_disk()
+        return pick(wanted, sorted(known))
+
+    def switch(self, ref: str) -> Session:
+        """Put this checkout on a session."""
+        session = self.read(ref)
+        self._activate(session.id)
+        return session
+
+    def end(self, ref: str | None = None) -> Session:
+        """Freeze a session as finished."""
+        session_id = self.resolve(ref)
+        call = ops.finalize_session(self._server.terms, self._server.stamp(), session_id)
+        self._server.change(session_id, call)
+        return self._frozen(session_id)
+
+    def abort(self, ref: str | None = None, *, reason: str) -> Session:
+        """Freeze a session as given up; what it holds stays."""
+        session_id = self.resolve(ref)
+        call = ops.abort_session(self._server.terms, self._server.stamp(), session_id, reason)
+        self._server.change(session_id, call)
+        return self._frozen(session_id)
+
+    def _frozen(self, session_id: str) -> Session:
+        session = self.read(session_id)
+        self._project.index_put(_row(session))
+        return session
+
+    def delete(self, ref: str) -> str:
+        """Remove a session from the server and from this checkout's index, for good."""
+        session_id = self.resolve(ref)
+        self._project.check_index()
+        found = self._server.run(ops.delete_session(self._server.terms, session_id))
+        self._server.run(index_ops.forget_session(self._server.terms, session_id))
+        if not found and session_id not in self._on_disk():
+            raise SessionNotFound(session_id)
+        self._project.index_drop(session_id)
+        if self._project.active() == session_id:
+            self._project.set_active(None)
+        return session_id
+
+    def get(self, field: str, ref: str | None = None) -> Field:
+        """Read a settable field with its revision."""
+        session_id = self.resolve(ref)
+        found: Field = self._server.fetch(ops.get_field(self._server.terms, session_id, field))
+        return found
+
+    def set(
+        self, field: str, value: Any, ref: str | None = None, *, if_revision: int | None = None
+    ) -> Field:
+        """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
+        session_id = self.resolve(ref)
+        call = ops.set_field(self._server.terms, self._server.stamp(), session_id, field, value, if_revision)
+        revision = self._server.change(session_id, call)
+        return Field(field=field, value=value, revision=int(revision))
+
+    def _activate(self, session_id: str) -> None:
+        self._project.set_active(session_id)
+        self._project.index_mark_active(session_id)
+
+    def _on_disk(self) -> set[str]:
+        """Return the ids this checkout has something of on disk."""
+        try:
+            with self._project.sessions() as folder:
+                return {name for name in folder.names() if is_session_id(name)}
+        except FileNotFoundError:
+            return set()
+
+
+def _row(session: Session) -> IndexRow:
+    return IndexRow(
+        id=session.id,
+        slug=session.slug,
+        state=session.state,
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        finalized_at=session.finalized_at,
+    )

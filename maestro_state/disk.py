@@ -1,0 +1,151 @@
+"""Folders and files of Maestro's own, touched through directory handles that never follow a link.
+
+A name given here is a single path part; what lies above was opened with O_NOFOLLOW, so nothing a repository contains
+can lead a write or a read outside. Files appear whole: written aside under a unique name, then renamed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from maestro_state.errors import FileCorrupt, WorkFailed
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def _refuse(error: OSError, path: Path) -> WorkFailed:
+    """Say what the operating system said, in words that help."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return WorkFailed(f"{path} is a link or not a folder; Maestro does not follow it", hint=f"look at {path}")
+    return WorkFailed(f"{path}: {os.strerror(error.errno or 0)}", hint="is the disk full, or the folder read-only?")
+
+
+class Folder:
+    """One open folder."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        """Own the handle; use `Folder.open` or `child`."""
+        self._fd = descriptor
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path) -> Folder:
+        """Open a folder that the user named: its own parents may be links, that is the user's business."""
+        try:
+            return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path)
+        except OSError as error:
+            raise _refuse(error, path) from error
+
+    def child(self, name: str, *, create: bool = False) -> Folder:
+        """Open a folder inside, made with mode 0700 if told; a link in its place is refused."""
+        _check(name)
+        path = self.path / name
+        try:
+            if create:
+                try:
+                    os.mkdir(name, 0o700, dir_fd=self._fd)
+                except FileExistsError:
+                    pass
+            return Folder(os.open(name, _OPEN_FOLDER, dir_fd=self._fd), path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _refuse(error, path) from error
+
+    def read(self, name: str, *, limit: int) -> bytes | None:
+        """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
+        _check(name)
+        try:
+            descriptor = os.open(name, _OPEN_FILE, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refuse(error, self.path / name) from error
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+                raise FileCorrupt(f"{self.path / name} is not a file of Maestro's", hint="move it away")
+            return file.read(limit + 1)
+
+    def replace(self, name: str, content: bytes, *, mode: int = 0o600) -> None:
+        """Put a file in place whole: whoever reads meanwhile sees the old one or the new one."""
+        _check(name)
+        aside = f".{name}.{secrets.token_hex(6)}.tmp"
+        try:
+            descriptor = os.open(
+                aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self._fd
+            )
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(aside, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            except OSError:
+                os.unlink(aside, dir_fd=self._fd)
+                raise
+            os.fsync(self._fd)
+        except OSError as error:
+            raise _refuse(error, self.path / name) from error
+
+    def move(self, name: str, target: str) -> None:
+        """Rename a file inside this folder."""
+        _check(name)
+        _check(target)
+        os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def remove(self, name: str) -> bool:
+        """Remove one file; tell whether there was one."""
+        _check(name)
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """List what is inside."""
+        return sorted(os.listdir(self._fd))
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold the lock of this name; the kernel lets go of it when its holder dies."""
+        _check(name)
+        try:
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            raise _refuse(error, self.path / name) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give the handle back."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Folder:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def _check(name: str) -> None:
+    """Refuse a name that is not a single path part."""
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise WorkFailed(f"{name!r} is not a file name")

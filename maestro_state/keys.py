@@ -1,0 +1,75 @@
+"""Every key Maestro writes: its name, type, content, writers and lifetime. No other file spells a key.
+
+All keys of one session carry its id as hash tag, so that one script may touch them all, on one server and on a
+cluster alike. Their number is a small constant, whatever the session's length, so renewing their TTL costs the same
+for a session of ten messages and of a million. What spans sessions carries the tag `{index}`: it is written after the
+session itself, can be rebuilt from the sessions and is never trusted as truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row of the keyspace table."""
+
+    name: str  #: how scripts and code speak of it
+    suffix: str  #: what follows the hash tag
+    type: str  #: the server's data type
+    holds: str
+    writers: str  #: the scripts that write it
+
+
+#: Keys of one session; they live and expire together: ttl_seconds after the last activity once the archive on disk is
+#: up to date, and a long grace more until it is.
+SESSION_KEYS = (
+    Key("session", "", "hash", "the record: state, clocks, counters, settings", "every session script"),
+    Key("events", ":events", "stream", "what happened, one entry each", "every session script but add_message"),
+    Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
+    Key("commands", ":commands", "string", "recent command ids with their answers", "every session script"),
+    Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, detach_terminal"),
+)
+
+#: Keys that span sessions; renewed by every write to the index, to the longest life of any session in it.
+INDEX_KEYS = (
+    Key("summaries", ":summaries", "hash", "session id → summary for listing", "index_session, forget_session"),
+    Key("recent", ":recent", "zset", "session ids by last activity", "index_session, forget_session"),
+    Key("deadlines", ":deadlines", "zset", "session ids by logical expiry", "index_session, forget_session"),
+    Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
+)
+
+SESSION_KEY_NAMES = tuple(key.name for key in SESSION_KEYS)
+INDEX_KEY_NAMES = tuple(key.name for key in INDEX_KEYS)
+
+#: The streams a follower reads, all in one id space.
+FOLLOWED = ("events", "messages")
+
+
+class Keyspace:
+    """Spell the keys of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        """Take the prefix that keeps two installations on one server apart."""
+        self.namespace = namespace
+        self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+        self.session = lru_cache(maxsize=1024)(self._session)
+
+    def _session(self, session_id: str) -> tuple[str, ...]:
+        """Return all keys of a session, in table order."""
+        tag = f"{self.namespace}:{{{session_id}}}"
+        return tuple(tag + key.suffix for key in SESSION_KEYS)
+
+    def of_session(self, session_id: str, name: str) -> str:
+        """Return one key of a session by its name in the table."""
+        return str(self.session(session_id)[SESSION_KEY_NAMES.index(name)])
+
+    def of_index(self, name: str) -> str:
+        """Return one key of the index by its name in the table."""
+        return self.index[INDEX_KEY_NAMES.index(name)]
+
+    def followed(self, session_id: str) -> list[str]:
+        """Return the streams a follower of this session reads."""
+        return [self.of_session(session_id, name) for name in FOLLOWED]

@@ -1,0 +1,18 @@
+-- emit: append to a stream with the session's next id. All streams of a session share one id space, so that one
+-- cursor follows them all; a script appends to one stream only, so that a blocked reader never sees them out of order.
+-- Who did it is stored only when it was not the session's owner.
+local function emit(admitted, stream, entry)
+  local ms, seq = string.match(admitted.last_id, '^(%d+)-(%d+)$')
+  if admitted.now > tonumber(ms) then
+    ms, seq = string.format('%.0f', admitted.now), '0'
+  else
+    seq = string.format('%.0f', tonumber(seq) + 1)
+  end
+  admitted.last_id = ms .. '-' .. seq
+  if user ~= admitted.owner then
+    entry[#entry + 1] = 'by'
+    entry[#entry + 1] = user
+  end
+  redis.call('XADD', stream, admitted.last_id, unpack(entry))
+  return admitted.last_id
+end

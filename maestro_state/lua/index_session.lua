@@ -1,0 +1,23 @@
+--[[
+index_session: write a session's summary into the index, unless the index has a newer one.
+KEYS     index: summaries recent deadlines dirty
+ARGV     session_id last_id summary last_activity expires_at is_dirty life_ms
+RETURNS  OK | OLDER
+INCLUDES -
+]]
+local known = redis.call('HGET', summaries, session_id)
+if known then
+  local ms, seq = string.match(known, '^%["(%d+)-(%d+)"')
+  local new_ms, new_seq = string.match(last_id, '^(%d+)-(%d+)$')
+  ms, seq, new_ms, new_seq = tonumber(ms), tonumber(seq), tonumber(new_ms), tonumber(new_seq)
+  if ms > new_ms or (ms == new_ms and seq > new_seq) then return {'OLDER'} end
+end
+redis.call('HSET', summaries, session_id, summary)
+redis.call('ZADD', recent, last_activity, session_id)
+redis.call('ZADD', deadlines, expires_at, session_id)
+if is_dirty == '1' then redis.call('ZADD', dirty, last_activity, session_id) end
+-- The index lives as long as the longest session in it: never shorten.
+for _, key in ipairs(KEYS) do
+  if redis.call('PTTL', key) < tonumber(life_ms) then redis.call('PEXPIRE', key, life_ms) end
+end
+return {'OK'}

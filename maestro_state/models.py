@@ -1,0 +1,156 @@
+"""What Maestro keeps, as values: frozen, without I/O, with the field names of the documents it prints and the files it
+writes. A field that may be absent has a default and is left out of documents when it has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maestro_state.clock import iso
+
+#: Who may speak in a message.
+ROLES = ("user", "assistant", "system", "tool")
+
+#: Fields of the record that `session get` and `session set` work on, and whether they hold a JSON object.
+SETTABLE = {"project_context": True, "preferences": True, "working_directory": False, "context_summary": False}
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """Numbers last given out, for `0001` and `ctx-0001`."""
+
+    run_seq: int = 0
+    ctx_seq: int = 0
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """How the session's runs ended."""
+
+    runs_total: int = 0
+    runs_success: int = 0
+    runs_error: int = 0
+
+
+class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The session record."""
+
+    id: str
+    slug: str
+    state: str
+    tool_active: str | None
+    created_at: str
+    updated_at: str
+    finalized_at: str | None = None
+    aborted_at: str | None = None
+    abort_reason: str | None = None
+    counters: Counters
+    stats: Stats
+    notes: str | None = None
+    session_id: str
+    task_id: str | None = None
+    user_id: str
+    status: str
+    last_activity: str
+    context_summary: str | None = None
+    project_context: dict[str, Any]
+    working_directory: str
+    preferences: dict[str, Any]
+    ttl_seconds: int
+    forked_from: str | None = None
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row of `session list`."""
+
+    id: str
+    slug: str
+    state: str
+    status: str
+    created_at: str
+    updated_at: str
+    finalized_at: str | None = None
+    user_id: str = ""
+    active: bool
+    archived: bool
+    orphan: bool
+
+
+class Terminal(msgspec.Struct, frozen=True):
+    """Somebody looking at a session."""
+
+    user: str
+    host: str
+    terminal: str
+    since: str
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message. Its time is in its id, so it is not stored twice."""
+
+    id: str
+    role: str
+    content: str
+    metadata: dict[str, Any] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_results: list[dict[str, Any]] | None = None
+    parent_id: str | None = None
+    user: str | None = None
+
+    @property
+    def timestamp(self) -> str:
+        """When it was said."""
+        return id_time(self.id)
+
+    def document(self) -> dict[str, Any]:
+        """Return the message as it is printed and archived."""
+        always = {"id": self.id, "role": self.role, "content": self.content, "timestamp": self.timestamp}
+        rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user")
+        return always | {name: value for name in rest if (value := getattr(self, name)) is not None}
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened, as followers see it."""
+
+    id: str
+    type: str
+    data: dict[str, Any]
+
+    @property
+    def ts(self) -> str:
+        """When it happened."""
+        return id_time(self.id)
+
+    def document(self) -> dict[str, Any]:
+        """Return the event as `watch --json` prints it."""
+        return {"id": self.id, "ts": self.ts, "type": self.type, "data": self.data}
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A settable field of the record with the revision that `--if-revision` compares."""
+
+    field: str
+    value: Any
+    revision: int
+
+
+class SessionStatus(msgspec.Struct, frozen=True):
+    """Everything `session status` tells."""
+
+    session: Session
+    context: list[Any]
+    runs: list[Any]
+    last_output: dict[str, Any] | None
+    attached: list[Terminal]
+    ttl_left: int | None
+
+
+def id_time(entry_id: str) -> str:
+    """Return the time a stream id carries."""
+    return iso(int(entry_id.split("-", 1)[0]))
+
+
+def id_order(entry_id: str) -> tuple[int, int]:
+    """Return a stream id as something that sorts."""
+    ms, _, seq = entry_id.partition("-")
+    return int(ms), int(seq or 0)

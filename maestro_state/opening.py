@@ -1,0 +1,48 @@
+"""From a folder and an environment to everything a Maestro needs before its first call. Opens nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maestro_state.connection.url import Address, parse_url
+from maestro_state.keys import Keyspace
+from maestro_state.ops.terms import Terms
+from maestro_state.project import Project, find_root
+from maestro_state.settings import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Where the project, its settings and its server are."""
+
+    project: Project
+    settings: Settings
+    address: Address
+    revive: Callable[[], None] | None  #: starts the embedded server; None for a server of somebody else's
+    terms: Terms
+
+    @classmethod
+    def of(cls, folder: Path, environment: Mapping[str, str], overrides: dict[str, Any]) -> Opening:
+        """Find the project and read its settings."""
+        root = find_root(folder)
+        settings = load_settings(root, environment, overrides)
+        terms = Terms(
+            keys=Keyspace(settings.namespace),
+            user=settings.user,
+            ttl_ms=settings.ttl_seconds * 1000,
+            grace_ms=settings.dirty_grace_seconds * 1000,
+            idle_after_ms=settings.idle_after_seconds * 1000,
+            max_value_bytes=settings.max_blob_bytes,
+        )
+        if settings.redis_url:
+            return cls(Project(root), settings, parse_url(settings.redis_url), None, terms)
+        from maestro_state.embedded import ensure, socket_path
+
+        def revive() -> None:
+            Project(root).sessions(create=True).close()
+            ensure(root, binary=settings.server_binary)
+
+        return cls(Project(root), settings, parse_url(f"unix://{socket_path(root)}"), revive, terms)

@@ -1,0 +1,83 @@
+"""Reading what happened: one id space over all streams of a session, one cursor to follow them by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state.errors import InvalidValue, SessionNotFound
+from maestro_state.keys import FOLLOWED
+from maestro_state.models import Event, Session, id_order
+from maestro_state.names import is_stream_id
+from maestro_state.ops.messages import message_of
+from maestro_state.ops.terms import Terms
+from maestro_state.scripts import Query
+
+#: Entries read from each stream at a time.
+PAGE = 500
+
+#: The cursor before everything.
+START = "0-0"
+
+
+def check_cursor(cursor: str) -> str:
+    """Return the id to read after; `start` is before everything."""
+    if cursor == "start":
+        return START
+    if not is_stream_id(cursor):
+        raise InvalidValue(f"'{cursor[:40]}' is not the id of an event", hint="--from start, or an id that watch printed")
+    return cursor
+
+
+def started_event(session: Session, created_ms: int) -> Event:
+    """Return the first event of every session: it is not stored, the record says all of it."""
+    return Event(f"{created_ms}-0", "session.started", {"name": session.slug, "user": session.user_id})
+
+
+def read_after(terms: Terms, session_id: str, cursor: str, block_ms: int | None) -> tuple[Any, ...]:
+    """Return the command that reads every stream of a session after the cursor, waiting if told."""
+    keys = terms.keys.followed(session_id)
+    wait = () if block_ms is None else ("BLOCK", block_ms)
+    return ("XREAD", "COUNT", PAGE, *wait, "STREAMS", *keys, *([cursor] * len(keys)))
+
+
+def event_of(stream: str, entry: list[Any]) -> Event:
+    """Make an event from an entry of one of the followed streams."""
+    if stream == "messages":
+        message = message_of(entry)
+        document = message.document()
+        del document["timestamp"]
+        return Event(message.id, "message.added", document)
+    fields = entry[1]
+    data = {fields[at].decode(): fields[at + 1].decode() for at in range(0, len(fields), 2)}
+    kind = data.pop("type")
+    if "by" in data:
+        data["user"] = data.pop("by")
+    return Event(entry[0].decode(), kind, data)
+
+
+def merge(terms: Terms, session_id: str, reply: list[Any] | None) -> list[Event]:
+    """Merge what XREAD answered into one order. A stream that filled its page may have more before the others' last
+    entries, so everything after the end of a full page is left for the next read.
+    """
+    names = dict(zip(terms.keys.followed(session_id), FOLLOWED, strict=True))
+    events: list[Event] = []
+    horizon: tuple[int, int] | None = None
+    for key, entries in reply or []:
+        stream = names[key.decode()]
+        events += [event_of(stream, entry) for entry in entries]
+        if len(entries) == PAGE:
+            end = id_order(events[-1].id)
+            horizon = end if horizon is None else min(horizon, end)
+    events.sort(key=lambda event: id_order(event.id))
+    return [event for event in events if horizon is None or id_order(event.id) <= horizon]
+
+
+def last_id(terms: Terms, session_id: str) -> Query:
+    """Read the id of the newest event: the cursor of somebody who wants only what comes."""
+
+    def read(reply: bytes | None) -> str:
+        if reply is None:
+            raise SessionNotFound(session_id)
+        return reply.decode()
+
+    return Query(("HGET", terms.keys.of_session(session_id, "session"), "last_id"), read)

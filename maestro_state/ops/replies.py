@@ -1,0 +1,48 @@
+"""The one table from the words scripts answer with to errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state.errors import (
+    Conflict,
+    InvalidTransition,
+    MaestroError,
+    ScriptError,
+    SessionExists,
+    SessionExpired,
+    SessionNotFound,
+)
+
+
+def text(value: Any) -> str:
+    """Decode what the server stored for us; it was UTF-8 when it went in."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def refusal(word: str, details: list[Any], session_id: str, action: str) -> MaestroError:
+    """Return the error a refusing answer means."""
+    match word:
+        case "NOT_FOUND":
+            return SessionNotFound(session_id)
+        case "EXISTS":
+            return SessionExists(f"session {session_id} exists already")
+        case "EXPIRED":
+            return SessionExpired(session_id)
+        case "BAD_STATE":
+            return InvalidTransition(session_id, text(details[0]), action)
+        case "STALE":
+            current = text(details[0])
+            return Conflict(
+                f"somebody changed it first: the revision is now {current}",
+                hint=f"read it again, then pass --if-revision {current}",
+            )
+    return ScriptError(f"{action} answered {word}")
+
+
+def accept(reply: list[Any], session_id: str, action: str) -> list[Any]:
+    """Return what follows OK, or raise what the refusal means."""
+    word = text(reply[0])
+    if word != "OK":
+        raise refusal(word, reply[1:], session_id, action)
+    return reply[1:]

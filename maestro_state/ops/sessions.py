@@ -1,0 +1,136 @@
+"""Calls on the session record: start, read, freeze, delete, compare-and-set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maestro_state.clock import iso
+from maestro_state.errors import InvalidValue, SessionNotFound
+from maestro_state.models import SETTABLE, Counters, Field, Session, Stats
+from maestro_state.names import slug_of
+from maestro_state.ops.replies import accept, text
+from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.scripts import Call, Query, load
+from maestro_state.states import SessionState, liveness
+
+
+def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fields: dict[str, str | None]) -> Call:
+    """Make a session; `fields` are further fields of the record, those without a value left out."""
+    present = [part for name, value in fields.items() if value for part in (name, value)]
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(SessionState.STARTED), ttl_ms,
+            "user_id", terms.user, *present)  # fmt: skip
+    return Call(load("start_session"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "starting it"))  # fmt: skip
+
+
+def finalize_session(terms: Terms, stamp: Stamp, session_id: str) -> Call:
+    """Freeze a session as finished."""
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED))
+    return Call(load("finalize_session"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "ending it"))  # fmt: skip
+
+
+def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> Call:
+    """Freeze a session as given up."""
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), reason)
+    return Call(load("abort_session"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "aborting it"))  # fmt: skip
+
+
+def delete_session(terms: Terms, session_id: str) -> Call:
+    """Remove a session from the server for good; True when there was one."""
+    return Call(load("delete_session"), terms.keys.session(session_id), (), lambda reply: text(reply[0]) == "OK")
+
+
+def set_field(
+    terms: Terms, stamp: Stamp, session_id: str, field: str, value: Any, if_revision: int | None
+) -> Call:
+    """Replace a settable field, if its revision is still `if_revision`; returns the new revision."""
+    stored = _stored(terms, field, value)
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, field, stored,
+            -1 if if_revision is None else if_revision)  # fmt: skip
+    return Call(load("set_field"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, f"setting {field}"))  # fmt: skip
+
+
+def _stored(terms: Terms, field: str, value: Any) -> bytes:
+    if field not in SETTABLE:
+        raise InvalidValue(f"there is no field '{field[:40]}' to set", hint=f"one of {', '.join(SETTABLE)}")
+    if SETTABLE[field]:
+        if not isinstance(value, dict):
+            raise InvalidValue(f"{field} must be a JSON object")
+        stored = msgspec.json.encode(value)
+    elif isinstance(value, str) and "\0" not in value:
+        stored = value.encode()
+    else:
+        raise InvalidValue(f"{field} must be text without NUL")
+    if len(stored) > terms.max_value_bytes:
+        raise InvalidValue(f"{field} is {len(stored)} bytes; at most {terms.max_value_bytes} are kept")
+    return stored
+
+
+def get_field(terms: Terms, session_id: str, field: str) -> Query:
+    """Read a settable field with its revision."""
+    if field not in SETTABLE:
+        raise InvalidValue(f"there is no field '{field[:40]}' to get", hint=f"one of {', '.join(SETTABLE)}")
+
+    def read(reply: list[bytes | None]) -> Field:
+        state, value, revision = reply
+        if state is None:
+            raise SessionNotFound(session_id)
+        shown = (msgspec.json.decode(value) if value else {}) if SETTABLE[field] else (text(value) if value else None)
+        return Field(field=field, value=shown, revision=int(revision or 0))
+
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), "state", field, f"rev:{field}")
+    return Query(command, read)
+
+
+def read_session(terms: Terms, session_id: str, now_ms: int) -> Query:
+    """Read the record."""
+    command = ("HGETALL", terms.keys.of_session(session_id, "session"))
+    return Query(command, lambda reply: session_of(terms, session_id, reply, now_ms))
+
+
+def session_of(terms: Terms, session_id: str, reply: list[bytes], now_ms: int) -> Session:
+    """Make the record from its hash."""
+    stored = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    if "state" not in stored:
+        raise SessionNotFound(session_id)
+
+    def words(name: str) -> str | None:
+        return text(stored[name]) if name in stored else None
+
+    def number(name: str) -> int:
+        return int(stored.get(name, 0))
+
+    state, last_activity, ttl_ms = text(stored["state"]), number("last_activity"), number("ttl_ms")
+    frozen_at = iso(number("frozen_at")) if "frozen_at" in stored else None
+    return Session(
+        id=session_id,
+        slug=slug_of(session_id),
+        state=state,
+        tool_active=words("tool_active"),
+        created_at=iso(number("created_at")),
+        updated_at=iso(last_activity),
+        finalized_at=frozen_at if state == SessionState.FINALIZED else None,
+        aborted_at=frozen_at if state == SessionState.ABORTED else None,
+        abort_reason=words("abort_reason"),
+        counters=Counters(run_seq=number("run_seq"), ctx_seq=number("ctx_seq")),
+        stats=Stats(
+            runs_total=number("run_seq"), runs_success=number("runs_success"), runs_error=number("runs_error")
+        ),
+        notes=words("notes"),
+        session_id=session_id,
+        task_id=words("task_id"),
+        user_id=words("user_id") or "",
+        status=liveness(state, last_activity, ttl_ms, terms.idle_after_ms, now_ms),
+        last_activity=iso(last_activity),
+        context_summary=words("context_summary"),
+        project_context=msgspec.json.decode(stored.get("project_context", b"{}")),
+        working_directory=words("working_directory") or "",
+        preferences=msgspec.json.decode(stored.get("preferences", b"{}")),
+        ttl_seconds=ttl_ms // 1000,
+        forked_from=words("forked_from"),
+    )

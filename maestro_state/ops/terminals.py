@@ -1,0 +1,34 @@
+"""Calls on presence: which terminals look at a session. A dead one disappears when its lease ends."""
+
+from __future__ import annotations
+
+import msgspec
+
+from maestro_state.models import Terminal
+from maestro_state.ops.replies import accept
+from maestro_state.ops.terms import Terms
+from maestro_state.scripts import Call, Query, load
+
+#: How long a terminal that says nothing more is still shown, in milliseconds.
+LEASE_MS = 15_000
+#: How often a living one says so.
+BEAT_MS = 5_000
+
+
+def attach_terminal(terms: Terms, session_id: str, terminal: Terminal, now_ms: int, *, is_beat: bool) -> Call:
+    """Show a terminal as attached for one lease; the first time is activity, a beat is not."""
+    args = (now_ms, terms.grace_ms, msgspec.json.encode(terminal), LEASE_MS, int(is_beat))
+    return Call(load("attach_terminal"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "attaching to it"))  # fmt: skip
+
+
+def detach_terminal(terms: Terms, session_id: str, terminal: Terminal) -> Call:
+    """Take a terminal off the list."""
+    args = (msgspec.json.encode(terminal),)
+    return Call(load("detach_terminal"), terms.keys.session(session_id), args, lambda reply: None)
+
+
+def attached_terminals(terms: Terms, session_id: str, now_ms: int) -> Query:
+    """Read who is attached, whose lease has not ended."""
+    command = ("ZRANGEBYSCORE", terms.keys.of_session(session_id, "attached"), now_ms, "+inf")
+    return Query(command, lambda reply: [msgspec.json.decode(one, type=Terminal) for one in reply])

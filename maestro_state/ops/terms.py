@@ -1,0 +1,25 @@
+"""The terms every call is made under: whose keys, who asks, how long things live. Built once by a shell."""
+
+from __future__ import annotations
+
+import msgspec
+
+from maestro_state.keys import Keyspace  # noqa: TC001 - msgspec reads the annotation at run time
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a call needs to know besides its own arguments."""
+
+    keys: Keyspace
+    user: str
+    ttl_ms: int  #: time to live of a new session
+    grace_ms: int  #: how much longer keys live while the archive is not up to date
+    idle_after_ms: int
+    max_value_bytes: int  #: largest message or field
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """When a call is made, and the id that makes a repeat of it recognisable."""
+
+    now_ms: int
+    command_id: str

@@ -1,0 +1,149 @@
+"""The project a command works in: its root, its `.maestro/` folder, and the two small files that say which session this
+checkout is on (`sessions/active`, `sessions/index.json`). Everything else on disk is the archive's.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from maestro_state.disk import Folder
+from maestro_state.errors import FileCorrupt, UsageError
+from maestro_state.names import is_session_id
+
+#: Machine-local things that must not be committed; the rest of `.maestro/` may be.
+_GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
+
+#: Largest index file that is read: far above 100 000 sessions.
+_INDEX_LIMIT = 64 * 1024 * 1024
+
+
+class IndexRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One session in `sessions/index.json`."""
+
+    id: str
+    slug: str
+    state: str
+    created_at: str
+    updated_at: str
+    finalized_at: str | None = None
+    active: bool | None = None
+
+
+class _IndexFile(msgspec.Struct, frozen=True):
+    sessions: list[IndexRow]
+
+
+def find_root(start: Path) -> Path:
+    """Return the nearest parent with `.maestro/`, else the git root, else the folder itself."""
+    start = start.resolve()
+    if not start.is_dir():
+        raise UsageError(f"{start} is not a folder", hint="maestro --project DIR …")
+    candidates = [start, *start.parents]
+    for marker in (".maestro", ".git"):
+        for folder in candidates:
+            if (folder / marker).exists():
+                return folder
+    return start
+
+
+class Project:
+    """One checkout."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the root; nothing is written before something is."""
+        self.root = root
+
+    def _maestro(self, *, create: bool) -> Folder:
+        with Folder.open(self.root) as root:
+            folder = root.child(".maestro", create=create)
+        if create and ".gitignore" not in os.listdir(folder.path):
+            folder.replace(".gitignore", _GITIGNORE, mode=0o644)
+        return folder
+
+    def sessions(self, *, create: bool = False) -> Folder:
+        """Open `.maestro/sessions/`; FileNotFoundError when there is none and it shall not be made."""
+        with self._maestro(create=create) as folder:
+            return folder.child("sessions", create=create)
+
+    def active(self) -> str | None:
+        """Return the id of the session this checkout is on."""
+        try:
+            with self.sessions() as folder:
+                content = folder.read("active", limit=4096)
+        except FileNotFoundError:
+            return None
+        if content is None or not content.strip():
+            return None
+        session_id = content.decode("utf-8", "replace").strip()
+        if not is_session_id(session_id):
+            raise FileCorrupt(
+                ".maestro/sessions/active does not hold a session id", hint="maestro session switch REF writes it anew"
+            )
+        return session_id
+
+    def set_active(self, session_id: str | None) -> None:
+        """Put this checkout on a session, or on none."""
+        with self.sessions(create=True) as folder:
+            if session_id is None:
+                folder.remove("active")
+            else:
+                folder.replace("active", f"{session_id}\n".encode(), mode=0o644)
+
+    def index(self) -> list[IndexRow]:
+        """Read `index.json`; an empty list when there is none."""
+        try:
+            with self.sessions() as folder:
+                return _read_index(folder)
+        except FileNotFoundError:
+            return []
+
+    def index_put(self, row: IndexRow) -> None:
+        """Add or replace a session's row; two terminals doing so at once lose nothing."""
+        self._rewrite(lambda rows: [*(one for one in rows if one.id != row.id), row])
+
+    def index_drop(self, session_id: str) -> None:
+        """Remove a session's row."""
+        self._rewrite(lambda rows: [one for one in rows if one.id != session_id])
+
+    def index_mark_active(self, session_id: str | None) -> None:
+        """Move the `active` mark."""
+
+        def mark(row: IndexRow) -> IndexRow:
+            return msgspec.structs.replace(row, active=True if row.id == session_id else None)
+
+        self._rewrite(lambda rows: [mark(row) for row in rows])
+
+    def index_rebuild(self, rows: list[IndexRow]) -> None:
+        """Set a damaged index aside and write a new one."""
+        with self.sessions(create=True) as folder, folder.locked(".index.lock"):
+            if "index.json" in folder.names():
+                folder.move("index.json", "index.json.damaged")
+            folder.replace("index.json", _encode_index(rows), mode=0o644)
+
+    def check_index(self) -> None:
+        """Raise FileCorrupt now rather than after something was started."""
+        self.index()
+
+    def _rewrite(self, change) -> None:  # type: ignore[no-untyped-def]
+        with self.sessions(create=True) as folder, folder.locked(".index.lock"):
+            rows = _read_index(folder)
+            folder.replace("index.json", _encode_index(change(rows)), mode=0o644)
+
+
+def _read_index(folder: Folder) -> list[IndexRow]:
+    content = folder.read("index.json", limit=_INDEX_LIMIT)
+    if content is None:
+        return []
+    try:
+        return msgspec.json.decode(content, type=_IndexFile).sessions
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FileCorrupt(
+            f".maestro/sessions/index.json is damaged ({error})", hint="maestro doctor --repair sets it aside and rebuilds it"
+        ) from error
+
+
+def _encode_index(rows: list[IndexRow]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(_IndexFile(rows)), indent=2) + b"\n"

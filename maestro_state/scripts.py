@@ -1,0 +1,113 @@
+"""Read lua/: resolve includes, parse headers, name keys and arguments. The only place that knows the Lua files.
+
+A script opens with a header of five lines (purpose, KEYS, ARGV, RETURNS, INCLUDES). From it the loader writes the
+`local` lines that name keys and arguments, and the script's row of the state table, so that nothing in Lua is
+numbered and no state is spelled there. Scripts are read when first used: a command pays for the one it needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from maestro_state.errors import ScriptError
+from maestro_state.keys import INDEX_KEY_NAMES, SESSION_KEY_NAMES
+from maestro_state.states import TRANSITIONS
+
+LUA_FOLDER = Path(__file__).parent / "lua"
+
+_HEADER = re.compile(
+    r"\A--\[\[\n(?P<name>\w+): (?P<purpose>.+?)\n"
+    r"KEYS     (?P<scope>session|index): (?P<keys>[\w ]+)\n"
+    r"ARGV     (?P<argv>-|[\w .]+)\n"
+    r"RETURNS  (?P<returns>.+)\n"
+    r"INCLUDES (?P<includes>-|[\w ]+)\n\]\]\n",
+    re.DOTALL,
+)
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One Lua file, ready to be sent."""
+
+    name: str
+    scope: str  #: "session" or "index": which row of keys it is called with
+    keys: tuple[str, ...]  #: the keys it touches by name
+    argv: tuple[str, ...]  #: names of its arguments; a last one ending in ... takes the rest
+    returns: tuple[str, ...]  #: the words it answers with
+    body: str
+    sha: str
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One script call as a value: what to run, on which keys, with which arguments, how to read the answer."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Any, ...]
+    read: Callable[[list[Any]], Any]
+
+
+class Query(msgspec.Struct, frozen=True):
+    """One plain read as a value."""
+
+    command: tuple[Any, ...]
+    read: Callable[[Any], Any]
+
+
+def _lua_table(rows: dict[Any, tuple[Any, ...]]) -> str:
+    cells = (f"{state}={{{','.join(f'{target}=true' for target in targets)}}}" for state, targets in rows.items())
+    return f"{{{','.join(cells)}}}"
+
+
+def _preamble(name: str, scope: str, keys: tuple[str, ...], argv: tuple[str, ...]) -> str:
+    """Write the lines that give keys, arguments and state steps their names."""
+    order = SESSION_KEY_NAMES if scope == "session" else INDEX_KEY_NAMES
+    lines = [f"local {key} = KEYS[{order.index(key) + 1}]" for key in keys]
+    for position, argument in enumerate(argv, start=1):
+        if argument.endswith("..."):
+            lines.append(f"local {argument[:-3]} = {{unpack(ARGV, {position})}}")
+        else:
+            lines.append(f"local {argument} = ARGV[{position}]")
+    if name in TRANSITIONS:
+        lines.append(f"local STEPS = {_lua_table(TRANSITIONS[name])}")
+    return "\n".join(lines)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Split a header line; a lone dash says that there is nothing."""
+    return () if text == "-" else tuple(text.split())
+
+
+@cache
+def load(name: str) -> Script:
+    """Read one script; raise ScriptError when its header does not say what it must."""
+    text = (LUA_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+    header = _HEADER.match(text)
+    if header is None or header["name"] != name:
+        raise ScriptError(f"lua/{name}.lua does not open with its header")
+    keys, argv, includes = (_words(header[part]) for part in ("keys", "argv", "includes"))
+    parts = [_preamble(name, header["scope"], keys, argv)]
+    for include in includes:
+        parts.append((LUA_FOLDER / "includes" / f"{include}.lua").read_text(encoding="utf-8").strip())
+    parts.append(text[header.end() :].strip())
+    body = "\n".join(parts) + "\n"
+    return Script(
+        name=name,
+        scope=header["scope"],
+        keys=keys,
+        argv=argv,
+        returns=tuple(word.split()[0] for word in header["returns"].replace("\n", " ").split("|")),
+        body=body,
+        sha=hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest(),
+    )
+
+
+def names() -> list[str]:
+    """List every script there is."""
+    return sorted(path.stem for path in LUA_FOLDER.glob("*.lua"))

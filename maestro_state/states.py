@@ -1,0 +1,56 @@
+"""The states of a session and every step between them: the one table that scripts, docs and tests read.
+
+Portuguese words are data (stored, shown, archived, never translated); the names here are how code speaks of them.
+`scripts.py` hands each Lua script its row of TRANSITIONS, so no state is spelled anywhere else.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class SessionState(StrEnum):
+    """Where a session's work stands."""
+
+    STARTED = "iniciada"  #: exists, no context
+    WITH_CONTEXT = "com_contexto"  #: has context, nothing running
+    RUNNING = "executando"  #: at least one run is open
+    WITH_OUTPUT = "com_saida"  #: nothing running, output kept
+    FINALIZED = "finalizada"  #: closed for good
+    ABORTED = "abortada"  #: stopped before it was finished; what there is stays
+
+
+class Liveness(StrEnum):
+    """Whether anybody is working in a session; derived from its clocks, never stored."""
+
+    ACTIVE = "active"  #: something happened within the quiet time
+    IDLE = "idle"  #: quiet for longer than that
+    EXPIRED = "expired"  #: quiet for longer than its time to live, or frozen
+
+
+_S = SessionState
+
+#: States that accept changes.
+LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
+
+#: States that accept nothing more.
+FROZEN = (_S.FINALIZED, _S.ABORTED)
+
+_UNMOVED = {state: (state,) for state in LIVE}
+
+#: Script → state it may be called in → states it may leave behind.
+TRANSITIONS: dict[str, dict[SessionState, tuple[SessionState, ...]]] = {
+    "add_message": _UNMOVED,
+    "set_field": _UNMOVED,
+    "attach_terminal": _UNMOVED,
+    "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
+    "abort_session": {state: (_S.ABORTED,) for state in LIVE},
+}
+
+
+def liveness(state: str, last_activity_ms: int, ttl_ms: int, idle_after_ms: int, now_ms: int) -> Liveness:
+    """Tell how alive a session is; a frozen one is expired whatever its clocks say."""
+    quiet_ms = now_ms - last_activity_ms
+    if state in FROZEN or quiet_ms >= ttl_ms:
+        return Liveness.EXPIRED
+    return Liveness.IDLE if quiet_ms >= idle_after_ms else Liveness.ACTIVE

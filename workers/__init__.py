@@ -1,0 +1,1 @@
+"""What runs beside the terminals: the embedded stack, RQ workers, the sweeper."""
