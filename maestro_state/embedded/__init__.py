@@ -1,0 +1,44 @@
+"""The private server a project runs on when no other one is configured.
+
+Everything about its processes, files and locks ends here; callers get a socket to connect to. Names are
+imported when first used: a command that finds the server running pays only for its address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maestro_state.embedded.control import Status, is_running, status, stop
+    from maestro_state.embedded.paths import socket_address, socket_path
+    from maestro_state.embedded.server import ensure
+    from maestro_state.embedded.supervision import ensure_supervisor, supervisor_alive
+
+__all__ = [
+    "Status",
+    "ensure",
+    "ensure_supervisor",
+    "is_running",
+    "socket_address",
+    "socket_path",
+    "status",
+    "stop",
+    "supervisor_alive",
+]
+
+_HOMES = {
+    "socket_address": "paths",
+    "socket_path": "paths",
+    "ensure": "server",
+    "ensure_supervisor": "supervision",
+    "supervisor_alive": "supervision",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'control')}"), name)

@@ -1,0 +1,136 @@
+"""Say how the project's server is, and stop it with everything it was told on disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maestro_state.embedded import locks, paths
+from maestro_state.embedded.supervision import stop_supervisor
+from maestro_state.embedded.wire import Answer, Wire, WireError, ping, read_info
+from maestro_state.errors import ServerUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the project's server is at this moment."""
+
+    running: bool
+    #: Address a client connects to, also while nothing runs.
+    address: str
+    pid: int | None = None
+    server_version: str | None = None
+
+
+def is_running(root: Path) -> bool:
+    """Say whether a server answers, even one that is still reading its data."""
+    return ping(paths.socket_address(root)) is not Answer.DOWN
+
+
+def status(root: Path) -> Status:
+    """Ask the server who it is; starts and creates nothing."""
+    socket = paths.socket_address(root)
+    address = f"unix://{socket}"
+    try:
+        with Wire(socket) as wire:
+            info = read_info(wire.call("INFO", "server"))
+    except WireError:
+        return Status(True, address)  # up, and not able to say more yet
+    except TimeoutError:
+        return Status(True, address)
+    except OSError:
+        return Status(False, address)
+    pid = info.get("process_id", "")
+    version = info.get("valkey_version") or info.get("redis_version")
+    return Status(True, address, int(pid) if pid.isdigit() else None, version)
+
+
+def stop(root: Path, timeout_s: float = 15.0) -> None:
+    """Stop supervisor and server and wait until both are gone. Repeatable; stopping nothing is fine.
+
+    Raises ServerUnavailable when the server refuses or takes longer than `timeout_s`.
+    """
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return
+    try:
+        deadline = time.monotonic() + timeout_s
+        stop_supervisor(folder, deadline)
+        stop_server(root, folder, deadline)
+        stop_supervisor(folder, deadline)  # one that was just starting and took over
+    finally:
+        os.close(folder)
+
+
+def stop_server(root: Path, folder: int, deadline: float) -> None:
+    """Ask the server to leave and wait until the kernel says it has."""
+    before = status(root)
+    asked = False
+    pause_s = 0.002
+    while locks.is_locked(folder, paths.SERVER_LOCK) or (before.running and is_running(root)):
+        if before.running and not asked:
+            asked = shut_down(paths.socket_address(root))
+        elif not asked:
+            asked = _signal_lost_server(folder, paths.data_path(root))
+        elif before.pid is not None and status(root).pid not in (before.pid, None):
+            return  # gone, and somebody has already started the next one
+        if time.monotonic() > deadline:
+            raise ServerUnavailable(
+                "the embedded server did not stop in time", hint="see .maestro/server/server.log"
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.05)
+
+
+def shut_down(socket: str) -> bool:
+    """Send SHUTDOWN; False when nobody was there to hear it.
+
+    Without an argument: the append-only file is flushed and synced, and no second copy is written.
+    """
+    try:
+        with Wire(socket) as wire:
+            wire.call("SHUTDOWN")
+    except WireError as error:
+        reason = "".join(char for char in str(error) if char.isprintable())[:300]
+        raise ServerUnavailable(
+            f"the embedded server refuses to stop: {reason}", hint="free disk space, then try again"
+        ) from error
+    except ConnectionError as error:
+        # It answers by hanging up; a refused connection means there was nobody.
+        return not isinstance(error, ConnectionRefusedError)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _signal_lost_server(folder: int, data: str) -> bool:
+    """Ask a server whose socket was removed to leave, if it is certain which process that is."""
+    try:
+        handle = os.open(paths.SERVER_PID, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return False
+    with open(handle, "rb") as file:
+        text = file.read(32).strip()
+    # A pid from a file may be anybody's by now; the one that works in the data folder is the server.
+    if not text.isdigit() or not _works_in(int(text), data):
+        return False
+    try:
+        os.kill(int(text), signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _works_in(pid: int, data: str) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == data
+    except OSError:
+        return False

@@ -1,0 +1,187 @@
+"""Start the project's server: exactly one, however many ask at once and whatever was killed before.
+
+The lock is inherited by the server process, so the kernel holds it exactly as long as a server lives. Whoever
+gets it starts one; everybody else waits for that one to answer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from maestro_state.embedded import locks, paths
+from maestro_state.embedded.wire import Answer, ping
+from maestro_state.errors import ServerUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: How the server is set up, beside its paths. One pair per line, each with its reason.
+SERVER_ARGUMENTS = (
+    ("port", "0"),  # no TCP at all: the socket's folder is the access control
+    ("unixsocketperm", "700"),  # only this user may connect
+    ("daemonize", "yes"),  # the starter is not its parent: no zombie in long-lived callers
+    ("appendonly", "yes"),  # an acknowledged write is in the kernel's hands and survives kill -9
+    ("appendfsync", "everysec"),  # a power cut costs a second at most, a write costs no disk wait
+    ("save", ""),  # snapshots beside the append-only file would double the disk work
+    ("maxmemory-policy", "noeviction"),  # a session is never dropped to make room
+    ("loglevel", "notice"),
+    ("stream-node-max-bytes", "1024"),  # a stream of one entry takes 1 KB, not 4
+    ("hash-max-listpack-value", "1024"),  # session fields stay in the compact form: 2-3 x less memory
+    ("hash-max-listpack-entries", "128"),
+)
+
+#: Time for a server to start answering, in seconds.
+START_S = 10.0
+#: Time for a server that says it is reading its data; a large one takes long and is not broken.
+LOAD_S = 120.0
+#: Log size in bytes above which a start begins a new one, keeping one old.
+MAX_LOG_BYTES = 1_000_000
+
+_HINT = "see .maestro/server/server.log, or set MAESTRO_REDIS_URL to a server of your own"
+
+
+def ensure(root: Path, *, binary: str | os.PathLike[str] | None = None, supervise: bool = True) -> Path:
+    """Return the socket of a server that answers, starting it if none does. Repeatable.
+
+    Raises ServerUnavailable with the reason when none can be started.
+    """
+    if ping(paths.socket_address(root)) is not Answer.READY:
+        with paths.open_data_folder(root) as folder:
+            _start_or_wait(root, folder, binary)
+    if supervise:
+        from maestro_state.embedded.supervision import ensure_supervisor
+
+        ensure_supervisor(root)
+    return paths.socket_path(root)
+
+
+def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | None) -> None:
+    """Come back when the server answers."""
+    begun = time.monotonic()
+    logged_before: int | None = None
+    pause_s = 0.002
+    while True:
+        answer = ping(paths.socket_address(root))
+        if answer is Answer.READY:
+            return
+        if answer is Answer.DOWN:
+            lock = locks.try_lock(folder, paths.SERVER_LOCK)
+            if lock is not None:
+                try:
+                    # Only now is it certain that nobody is starting one; a server whose lock file was deleted
+                    # by hand still answers, and must never get a second one beside it on the same data.
+                    if ping(paths.socket_address(root)) is Answer.DOWN:
+                        if logged_before is not None:
+                            raise _failed(folder, logged_before)
+                        logged_before = _turn_log(folder)
+                        _launch(root, folder, lock, binary, logged_before)
+                finally:
+                    os.close(lock)
+                continue
+        waited_s = time.monotonic() - begun
+        if waited_s > (LOAD_S if answer is Answer.LOADING else START_S):
+            raise _too_late(answer, waited_s)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.05)
+
+
+def _launch(
+    root: Path, folder: int, lock: int, binary: str | os.PathLike[str] | None, logged_before: int
+) -> None:
+    """Start the server with the lock in its hands; it is not yet ready when this returns."""
+    import subprocess
+
+    from maestro_state.embedded.binary import find_binary
+
+    program = find_binary(binary)
+    data, socket = paths.data_path(root), paths.socket_address(root)
+    try:
+        with paths.open_socket_folder(root) as socket_folder, suppress(FileNotFoundError):
+            os.unlink(paths.SOCKET, dir_fd=socket_folder)
+        if os.path.dirname(socket) != data:
+            paths.note_socket(folder, socket)
+    except OSError as error:
+        raise ServerUnavailable(f"cannot prepare {socket}: {error.strerror}", hint=_HINT) from error
+    own = (
+        ("dir", data),
+        ("unixsocket", socket),
+        ("logfile", os.path.join(data, paths.SERVER_LOG)),
+        ("pidfile", os.path.join(data, paths.SERVER_PID)),
+    )
+    arguments = [word for name, value in (*SERVER_ARGUMENTS, *own) for word in (f"--{name}", value)]
+    try:
+        done = subprocess.run(
+            [str(program), *arguments],
+            cwd=data,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            # Going into the background it turns these to /dev/null; before, they say what its log cannot.
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(lock,),
+            start_new_session=True,
+            # Files of the server are this user's alone even before it sets their permissions.
+            umask=0o077,
+            timeout=START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServerUnavailable(f"{program} did not start within {START_S:.0f} s", hint=_HINT) from error
+    except OSError as error:
+        raise ServerUnavailable(f"cannot start {program}: {error.strerror}", hint=_HINT) from error
+    if done.returncode != 0:
+        raise _failed(folder, logged_before, done.stdout)
+
+
+def _turn_log(folder: int) -> int:
+    """Begin a new log when the old one has grown large; return where the next line will be."""
+    try:
+        size = os.stat(paths.SERVER_LOG, dir_fd=folder, follow_symlinks=False).st_size
+        if size <= MAX_LOG_BYTES:
+            return size
+        os.rename(paths.SERVER_LOG, paths.SERVER_LOG + ".1", src_dir_fd=folder, dst_dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ServerUnavailable(f"cannot use .maestro/server: {error.strerror}", hint=_HINT) from error
+    return 0
+
+
+def _failed(folder: int, logged_before: int, printed: bytes = b"") -> ServerUnavailable:
+    reason = last_reason(printed) or last_reason(_log_since(folder, logged_before)) or "it gave no reason"
+    return ServerUnavailable(f"the embedded server stopped while starting: {reason}", hint=_HINT)
+
+
+def _too_late(answer: Answer, waited_s: float) -> ServerUnavailable:
+    if answer is Answer.LOADING:
+        return ServerUnavailable(
+            f"the embedded server is still reading its data after {waited_s:.0f} s",
+            hint="try again in a while",
+        )
+    state = "listens but does not answer" if answer is Answer.SILENT else "is alive but its socket is gone"
+    return ServerUnavailable(f"the embedded server {state}", hint="maestro stack stop, then try again")
+
+
+def _log_since(folder: int, offset: int) -> bytes:
+    try:
+        handle = os.open(paths.SERVER_LOG, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return b""
+    with open(handle, "rb") as log:
+        end = log.seek(0, os.SEEK_END)
+        log.seek(max(offset, end - 8192))
+        return log.read()
+
+
+def last_reason(log: bytes) -> str:
+    """Return the last warning of a server log, else its last line, as one clean short text."""
+    lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    # A log line is `pid:role date time level text`; level # is what needs attention.
+    warnings = [line for line in lines if " # " in line and "bye bye" not in line]
+    line = warnings[-1].split(" # ", 1)[1] if warnings else lines[-1]
+    return "".join(char for char in line if char.isprintable()).strip()[:300]

@@ -1,0 +1,102 @@
+"""The supervisor as seen from outside: is it there, start it, stop it.
+
+It is a process of its own (`workers.stack`); nothing of it is imported here, and nobody waits for it: without
+it a command still works, only the worker, the sweeper and the idle stop are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from maestro_state.embedded import locks, paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUPERVISOR = "workers.stack"
+
+#: Supervisors started by this process, collected when they end so that none stays a zombie.
+_started: list[int] = []
+
+
+def supervisor_alive(root: Path) -> bool:
+    """Say whether a supervisor looks after this project."""
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return False
+    try:
+        return locks.is_locked(folder, paths.STACK_LOCK)
+    finally:
+        os.close(folder)
+
+
+def ensure_supervisor(root: Path) -> bool:
+    """Start the supervisor unless there is one; False when it cannot be started. Does not wait for it."""
+    _collect()
+    return supervisor_alive(root) or _spawn(root)
+
+
+def stop_supervisor(folder: int, deadline: float) -> bool:
+    """Ask the supervisor to leave and wait for it; False when it is still there at the deadline."""
+    asked = None
+    while locks.is_locked(folder, paths.STACK_LOCK):
+        pid = _pid_of_supervisor(folder)
+        if pid is not None and pid != asked:
+            asked = pid
+            with suppress(ProcessLookupError):  # it was leaving already
+                os.kill(pid, signal.SIGTERM)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    _collect()
+    return True
+
+
+def _spawn(root: Path) -> bool:
+    # -P: otherwise the current folder comes first on the path, and a project's own `workers` would be run.
+    command = [sys.executable, "-P", "-m", SUPERVISOR, "--project", os.path.realpath(root)]
+    quiet = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    try:
+        # The whole environment: workers run the user's tools in it, cut down there to an allow-list.
+        pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
+    except (OSError, NotImplementedError):
+        return False
+    _started.append(pid)
+    return True
+
+
+def _collect() -> None:
+    for pid in list(_started):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid
+        if ended == pid:
+            _started.remove(pid)
+
+
+def _pid_of_supervisor(folder: int) -> int | None:
+    """Read the pid the holder of the lock wrote; None when it is not certain to be that process."""
+    try:
+        handle = os.open(paths.STACK_LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        text = file.read(32).strip()
+    if not text.isdigit():
+        return None
+    try:
+        with open(f"/proc/{int(text)}/cmdline", "rb") as file:
+            return int(text) if SUPERVISOR.encode() in file.read() else None
+    except FileNotFoundError:
+        # No such process, or a system without /proc, where the held lock has to be enough.
+        return None if os.path.isdir("/proc/self") else int(text)

@@ -1,0 +1,84 @@
+"""Whether anybody uses the embedded server, seen through one connection that stays open."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maestro_state.embedded.wire import Wire, WireError, read_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Clients whose name starts so are the supervisor and its services: their being connected is not use.
+SERVICE_CLIENT = "maestro-stack"
+
+
+@dataclass(slots=True)
+class Usage:
+    """Watches one server.
+
+    Every use is a client that is here now or a connection made since the last look. Commands are not counted:
+    those of the services could not be told from anybody else's. A service keeps its connection open.
+    """
+
+    socket: Callable[[], str]
+    _wire: Wire | None = None
+    _connections: int | None = None
+
+    def look(self) -> bool | None:
+        """Return whether the server was used since the last look, or None when there is no server."""
+        try:
+            wire = self._connect()
+            made = int(read_info(wire.call("INFO", "stats")).get("total_connections_received", "0"))
+            foreign = _foreign(wire)
+        except WireError:
+            return True  # reading its data, or busy with a script: not idle
+        except TimeoutError:
+            self.close()  # a late answer would be taken for the next one
+            return True
+        except OSError:
+            self.close()
+            return None
+        before, self._connections = self._connections, made
+        return foreign or before is None or made != before
+
+    def has_clients(self) -> bool:
+        """Say whether anybody but the stack itself is connected."""
+        try:
+            return _foreign(self._connect())
+        except (WireError, OSError):
+            return False
+
+    def shut_down(self, *, keep: bool = True) -> None:
+        """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""
+        if self._wire is None:
+            return
+        try:
+            with suppress(OSError):  # it answers by hanging up
+                self._wire.call("SHUTDOWN", *(() if keep else ("NOSAVE",)))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = self._connections = None
+
+    def _connect(self) -> Wire:
+        if self._wire is None:
+            wire = Wire(self.socket())
+            try:
+                wire.call("CLIENT", "SETNAME", SERVICE_CLIENT)
+            except (WireError, OSError):
+                wire.close()
+                raise
+            self._wire = wire
+        return self._wire
+
+
+def _foreign(wire: Wire) -> bool:
+    clients = wire.call("CLIENT", "LIST").splitlines()
+    return any(f" name={SERVICE_CLIENT}" not in client for client in clients)
