@@ -18,7 +18,7 @@ def config(app: App, as_json: bool) -> None:
       maestro config --json
     """
     from cli import output
-    from maestro_state.settings import describe
+    from maestro_state.settings_cache import describe
 
     settings = app.maestro.settings
     rows = describe(settings)

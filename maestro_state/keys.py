@@ -30,6 +30,10 @@ SESSION_KEYS = (
     Key("events", ":events", "stream", "what happened, one entry each", "every session script but add_message"),
     Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
     Key("commands", ":commands", "string", "recent command ids with their answers", "every session script"),
+    Key("items", ":items", "hash", "context items and when they were removed", "add_context, remove_context"),
+    Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
+    Key("runs", ":runs", "hash", "runs: what was sent, who owns them, how they ended", "start_run … finish_run"),
+    Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output"),
     Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, detach_terminal"),
 )
 
@@ -41,11 +45,14 @@ INDEX_KEYS = (
     Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
 )
 
-SESSION_KEY_NAMES = tuple(key.name for key in SESSION_KEYS)
-INDEX_KEY_NAMES = tuple(key.name for key in INDEX_KEYS)
+#: Families of keys that one script may touch together, by the word script headers use.
+FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS}
+
+#: Family → names of its keys, in the order every script gets them.
+NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
 
 #: The streams a follower reads, all in one id space.
-FOLLOWED = ("events", "messages")
+FOLLOWED = ("events", "messages", "outputs")
 
 
 class Keyspace:
@@ -64,11 +71,11 @@ class Keyspace:
 
     def of_session(self, session_id: str, name: str) -> str:
         """Return one key of a session by its name in the table."""
-        return str(self.session(session_id)[SESSION_KEY_NAMES.index(name)])
+        return str(self.session(session_id)[NAMES["session"].index(name)])
 
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""
-        return self.index[INDEX_KEY_NAMES.index(name)]
+        return self.index[NAMES["index"].index(name)]
 
     def followed(self, session_id: str) -> list[str]:
         """Return the streams a follower of this session reads."""

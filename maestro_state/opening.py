@@ -11,7 +11,7 @@ from maestro_state.connection.url import Address, parse_url
 from maestro_state.keys import Keyspace
 from maestro_state.ops.terms import Terms
 from maestro_state.project import Project, find_root
-from maestro_state.settings import Settings, load_settings
+from maestro_state.settings_cache import Settings, load_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,17 @@ class Opening:
         )
         if settings.redis_url:
             return cls(Project(root), settings, parse_url(settings.redis_url), None, terms)
-        from maestro_state.embedded import ensure, socket_path
 
         def revive() -> None:
+            from maestro_state.embedded import ensure
+
             Project(root).sessions(create=True).close()
             ensure(root, binary=settings.server_binary)
 
-        return cls(Project(root), settings, parse_url(f"unix://{socket_path(root)}"), revive, terms)
+        return cls(Project(root), settings, _embedded_address(root), revive, terms)
+
+
+def _embedded_address(root: Path) -> Address:
+    from maestro_state.embedded.paths import socket_address
+
+    return Address(scheme="unix", path=socket_address(root))

@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 
 from maestro_state.errors import ScriptError
-from maestro_state.keys import INDEX_KEY_NAMES, SESSION_KEY_NAMES
+from maestro_state.keys import NAMES
 from maestro_state.states import TRANSITIONS
 
 LUA_FOLDER = Path(__file__).parent / "lua"
 
 _HEADER = re.compile(
     r"\A--\[\[\n(?P<name>\w+): (?P<purpose>.+?)\n"
-    r"KEYS     (?P<scope>session|index): (?P<keys>[\w ]+)\n"
+    r"KEYS     (?P<family>\w+): (?P<keys>[\w ]+)\n"
     r"ARGV     (?P<argv>-|[\w .]+)\n"
     r"RETURNS  (?P<returns>.+)\n"
     r"INCLUDES (?P<includes>-|[\w ]+)\n\]\]\n",
@@ -36,7 +36,7 @@ class Script(msgspec.Struct, frozen=True):
     """One Lua file, ready to be sent."""
 
     name: str
-    scope: str  #: "session" or "index": which row of keys it is called with
+    family: str  #: which family of keys it is called with
     keys: tuple[str, ...]  #: the keys it touches by name
     argv: tuple[str, ...]  #: names of its arguments; a last one ending in ... takes the rest
     returns: tuple[str, ...]  #: the words it answers with
@@ -65,10 +65,9 @@ def _lua_table(rows: dict[Any, tuple[Any, ...]]) -> str:
     return f"{{{','.join(cells)}}}"
 
 
-def _preamble(name: str, scope: str, keys: tuple[str, ...], argv: tuple[str, ...]) -> str:
+def _preamble(name: str, family: str, keys: tuple[str, ...], argv: tuple[str, ...]) -> str:
     """Write the lines that give keys, arguments and state steps their names."""
-    order = SESSION_KEY_NAMES if scope == "session" else INDEX_KEY_NAMES
-    lines = [f"local {key} = KEYS[{order.index(key) + 1}]" for key in keys]
+    lines = [f"local {key} = KEYS[{NAMES[family].index(key) + 1}]" for key in keys]
     for position, argument in enumerate(argv, start=1):
         if argument.endswith("..."):
             lines.append(f"local {argument[:-3]} = {{unpack(ARGV, {position})}}")
@@ -92,14 +91,14 @@ def load(name: str) -> Script:
     if header is None or header["name"] != name:
         raise ScriptError(f"lua/{name}.lua does not open with its header")
     keys, argv, includes = (_words(header[part]) for part in ("keys", "argv", "includes"))
-    parts = [_preamble(name, header["scope"], keys, argv)]
+    parts = [_preamble(name, header["family"], keys, argv)]
     for include in includes:
         parts.append((LUA_FOLDER / "includes" / f"{include}.lua").read_text(encoding="utf-8").strip())
     parts.append(text[header.end() :].strip())
     body = "\n".join(parts) + "\n"
     return Script(
         name=name,
-        scope=header["scope"],
+        family=header["family"],
         keys=keys,
         argv=argv,
         returns=tuple(word.split()[0] for word in header["returns"].replace("\n", " ").split("|")),

@@ -15,6 +15,7 @@ from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
+from maestro_state.stack import Stack
 
 
 class AsyncMaestro:
@@ -41,6 +42,7 @@ class AsyncMaestro:
         self.sessions = AsyncSessions(self.server, self.project, session or self.settings.session)
         self.messages = AsyncMessages(self.server, self.sessions)
         self.follow = AsyncFollow(self.server, self.sessions)
+        self.stack = Stack(self.project.root, self.settings.redis_url)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""

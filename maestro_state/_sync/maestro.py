@@ -16,6 +16,7 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.connection import connect
 from maestro_state.opening import Opening
+from maestro_state.stack import Stack
 
 
 class Maestro:
@@ -42,6 +43,7 @@ class Maestro:
         self.sessions = Sessions(self.server, self.project, session or self.settings.session)
         self.messages = Messages(self.server, self.sessions)
         self.follow = Follow(self.server, self.sessions)
+        self.stack = Stack(self.project.root, self.settings.redis_url)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""

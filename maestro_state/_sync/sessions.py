@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from maestro_state._sync.server import Server
-from maestro_state.clock import from_iso, new_suffix
+from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
 from maestro_state.names import is_session_id, pick, slugify
@@ -14,6 +14,14 @@ from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
 from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
+from maestro_state.states import Liveness
+
+#: What `list` returns; inside the class, `list` is the verb.
+Summaries = list[SessionSummary]
+Ids = set[str]
+
+#: How long archived sessions stay in a plain list, in milliseconds.
+ARCHIVED_SHOWN_MS = 30 * 24 * 3600 * 1000
 
 #: Longest time to live: ten years.
 TTL_MAX_S = 10 * 366 * 24 * 3600
@@ -96,17 +104,45 @@ class Sessions:
             session=session, context=[], runs=[], last_output=None, attached=attached, ttl_left=max(0, left_ms // 1000)
         )
 
-    def list(self, *, state: str | None = None, newest: int | None = None) -> list[SessionSummary]:
-        """List live sessions, last active first; `newest` reads no more than so many."""
+    def newest(self, count: int) -> Summaries:
+        """List the live sessions last active, in one round trip however many there are."""
+        terms, now, active = self._server.terms, self._server.now_ms(), self._project.active()
+        entries = self._server.run(index_ops.newest_sessions(terms, count))
+        return [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
+
+    def list(self, *, state: str | None = None, everything: bool = False) -> Summaries:
+        """List live sessions and this checkout's archived ones, last active first.
+
+        Archived ones are those of the last 30 days, or `everything`.
+        """
         terms, now = self._server.terms, self._server.now_ms()
-        if newest is None:
-            entries = self._server.fetch(index_ops.all_sessions(terms))
-            entries.sort(key=lambda entry: entry.last_activity, reverse=True)
-        else:
-            entries = self._server.run(index_ops.newest_sessions(terms, newest))
+        entries = self._server.fetch(index_ops.all_sessions(terms))
         active = self._project.active()
         rows = [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
+        live = {row.id for row in rows}
+        since = "" if everything else iso(now - ARCHIVED_SHOWN_MS)
+        rows += [row for row in self._local_rows(active) if row.id not in live and row.updated_at >= since]
+        rows.sort(key=lambda row: row.updated_at, reverse=True)
         return [row for row in rows if state is None or row.state == state]
+
+    def _local_rows(self, active: str | None) -> Summaries:
+        """Return what this checkout's index knows; a row with neither live nor archived data is an orphan."""
+        on_disk = self._on_disk()
+        return [
+            SessionSummary(
+                id=row.id,
+                slug=row.slug,
+                state=row.state,
+                status=Liveness.EXPIRED,
+                created_at=row.created_at,
+                updated_at=row.updated_at,
+                finalized_at=row.finalized_at,
+                active=row.id == active,
+                archived=row.id in on_disk,
+                orphan=row.id not in on_disk,
+            )
+            for row in self._project.index()
+        ]
 
     def resolve(self, ref: str | None = None) -> str:
         """Return the id a reference means: given, else pinned, else this checkout's active session."""
@@ -182,13 +218,13 @@ class Sessions:
         self._project.set_active(session_id)
         self._project.index_mark_active(session_id)
 
-    def _on_disk(self) -> set[str]:
+    def _on_disk(self) -> Ids:
         """Return the ids this checkout has something of on disk."""
         try:
             with self._project.sessions() as folder:
                 return {name for name in folder.names() if is_session_id(name)}
         except FileNotFoundError:
-            return set()
+            return Ids()
 
 
 def _row(session: Session) -> IndexRow:

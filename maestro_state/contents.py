@@ -1,0 +1,101 @@
+"""What a session holds beside its record: context items, runs, what was sent. Field names are those of the files the
+archive writes, so that a live session and an archived one are the same values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The content of an item as it was when it was added."""
+
+    blob: str  #: where the archive has it, relative to `context/items/`
+    digest: str  #: SHA-256, lower-case hex
+
+
+class ContextItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One item of context: `context/items/ctx-0001.json`."""
+
+    id: str
+    kind: str  #: file, text or output
+    source: dict[str, Any]
+    labels: list[str] = []
+    snapshot: Snapshot
+    state: str  #: active or removed
+    removed_at: str | None = None
+    notes: str | None = None
+
+
+class SentItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One row of `sent_context.json`: exactly what a run was given."""
+
+    id: str
+    kind: str
+    snapshot_blob: str
+    digest: str
+    path_rel: str | None = None
+    role: str | None = None
+
+
+class Flags(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run was asked for. The first two have no default: they are always written."""
+
+    dry_run: bool
+    confirm: bool
+    confirmed_at: str | None = None
+
+
+class OutputRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a run's output is, and what it must hash to."""
+
+    path: str
+    size: int | None = None
+    digest: str | None = None
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a run consumed, as its tool told; deltas where the tool counts over its whole session."""
+
+    model: str | None = None
+    tokens_input: int | None = None
+    tokens_output: int | None = None
+    cost: float | None = None
+    tool_session: str | None = None  #: the tool's own session id
+
+
+class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One run: `runs/0001/meta.json`."""
+
+    id: str
+    tool: str
+    prompt_source: str  #: cli, stdin or file
+    prompt_file: str | None = None
+    flags: Flags
+    status: str  #: pending, running, success, error, canceled or dry
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    context_refs: list[str]
+    context_version: list[dict[str, str]]
+    output_ref: OutputRef | None = None
+    error: str | None = None
+    exit_code: int | None = None
+    usage: Usage | None = None
+    cookie: str | None = None  #: the work session this run leaves a breadcrumb in
+    prompt_digest: str | None = None
+    timeout_s: int | None = None
+
+
+class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of `outputs/relevant.json`."""
+
+    run_id: str
+    added_at: str
+    note: str | None = None
+
+
+#: Statuses of a run that is not over.
+OPEN = ("pending", "running")

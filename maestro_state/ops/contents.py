@@ -1,0 +1,101 @@
+"""Reading what a session holds. Writers keep to this form, so that there is one reader:
+
+items   ctx-0001              the item as JSON, as it was added
+        ctx-0001:removed_at   milliseconds, once it is out
+runs    0001                  the run as JSON, as it was started; never rewritten
+        0001:sent             sent_context as JSON
+        0001:status           pending, running, success, error, canceled or dry
+        0001:started_at       milliseconds, once claimed
+        0001:end              JSON of the fields of Run that its end brings
+        0001:relevant         JSON of RelevantOutput, once promoted
+        0001:fence  0001:owner   the present claim
+blobs   <sha-256>             snapshots and prompts
+outputs run, data             one chunk of what a run printed
+
+Nothing is decoded and encoded again inside Lua: cjson would turn an empty list into an object.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from maestro_state.clock import iso
+from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
+from maestro_state.errors import WorkFailed
+from maestro_state.ops.terms import Terms
+from maestro_state.scripts import Query
+
+_item = msgspec.json.Decoder(ContextItem).decode
+_relevant = msgspec.json.Decoder(RelevantOutput).decode
+_sent = msgspec.json.Decoder(list[SentItem]).decode
+_RUN_ID = re.compile(r"[0-9]{4,}", re.ASCII)
+
+
+def _fields(reply: list[bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def read_items(terms: Terms, session_id: str) -> Query:
+    """Read every context item, removed ones too, in the order they were added."""
+
+    def read(reply: list[bytes]) -> list[ContextItem]:
+        stored = _fields(reply)
+        items = []
+        for name in sorted((name for name in stored if ":" not in name), key=lambda name: int(name[4:])):
+            item = _item(stored[name])
+            if removed := stored.get(f"{name}:removed_at"):
+                item = msgspec.structs.replace(item, state="removed", removed_at=iso(int(removed)))
+            items.append(item)
+        return items
+
+    return Query(("HGETALL", terms.keys.of_session(session_id, "items")), read)
+
+
+def run_of(stored: dict[str, bytes], run_id: str) -> Run:
+    """Put together a run from its fields."""
+    values: dict[str, Any] = msgspec.json.decode(stored[run_id])
+    values |= msgspec.json.decode(stored.get(f"{run_id}:end", b"{}"))
+    if started := stored.get(f"{run_id}:started_at"):
+        values["started_at"] = iso(int(started))
+    values["status"] = stored[f"{run_id}:status"].decode()
+    return msgspec.convert(values, Run)
+
+
+def read_runs(terms: Terms, session_id: str) -> Query:
+    """Read every run, oldest first."""
+
+    def read(reply: list[bytes]) -> list[Run]:
+        stored = _fields(reply)
+        return [run_of(stored, name) for name in sorted(filter(_RUN_ID.fullmatch, stored), key=int)]
+
+    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), read)
+
+
+def read_relevant(terms: Terms, session_id: str) -> Query:
+    """Read the outputs that were promoted, in the order of their runs."""
+
+    def read(reply: list[bytes]) -> list[RelevantOutput]:
+        stored = _fields(reply)
+        return [_relevant(stored[name]) for name in sorted(stored) if name.endswith(":relevant")]
+
+    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), read)
+
+
+def read_sent(terms: Terms, session_id: str, run_id: str) -> Query:
+    """Read what a run was given."""
+    key = terms.keys.of_session(session_id, "runs")
+    return Query(("HGET", key, f"{run_id}:sent"), lambda reply: _sent(reply or b"[]"))
+
+
+def read_blob(terms: Terms, session_id: str, digest: str) -> Query:
+    """Read a snapshot or a prompt."""
+
+    def read(reply: bytes | None) -> bytes:
+        if reply is None:
+            raise WorkFailed(f"session {session_id} has no content with digest {digest}")
+        return reply
+
+    return Query(("HGET", terms.keys.of_session(session_id, "blobs"), digest), read)

@@ -1,0 +1,57 @@
+"""Fixtures every test may use: a project of its own, and Maestro on a fake and on a real server, sync and async.
+
+Nothing here reads the developer's environment: HOME and every MAESTRO_* variable are the test's own. After each test
+every key left on the server must be declared in keys.py and have a TTL.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.backends import BACKENDS, Backend
+from tests.key_leaks import check_keys
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a HOME of its own and no setting from outside."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(("MAESTRO_", "XDG_")):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    """Return a new project folder with a path short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="m-"))
+    yield folder
+    from maestro_state.embedded import stop
+
+    stop(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, project: Path) -> Iterator[Backend]:
+    """Return each server in turn: fakeredis for speed, the real embedded one for truth."""
+    with BACKENDS[request.param](project) as chosen:
+        yield chosen
+        check_keys(chosen.raw)
+
+
+@pytest.fixture
+def real(project: Path) -> Iterator[Backend]:
+    """Return the real embedded server."""
+    with BACKENDS["real"](project) as chosen:
+        yield chosen
+        check_keys(chosen.raw)
