@@ -1,0 +1,49 @@
+# Everything a newcomer needs: `make demo` shows it, `make test` proves it. Each sets up its own private environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+# Two cores are the least a machine has; more workers than cores make real servers wait for each other.
+WORKERS ?= 2
+
+.PHONY: help demo test lint generate bench setup clean
+
+help:
+	@echo "make demo      show Maestro at work: one session, two terminals"
+	@echo "make test      set everything up and run every check and test"
+	@echo "make lint      ruff, mypy, import rules, generated code"
+	@echo "make generate  write the generated code and documents anew"
+	@echo "make bench     measure Maestro beside the limit and its peers"
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c tests/constraints.txt -e .
+	@touch $@
+
+$(VENV)/.developing: $(VENV)/.installed tests/constraints.txt
+	$(PIP) install -c tests/constraints.txt -e ".[dev]"
+	@touch $@
+
+setup: $(VENV)/.developing
+
+demo: $(VENV)/.installed
+	@$(BIN)/python -m cli.demo
+
+test: setup lint
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.unasync --check
+
+generate: setup
+	$(BIN)/python -m tests.unasync
+
+bench: setup
+	$(PIP) install -c tests/constraints.txt -e ".[bench]"
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

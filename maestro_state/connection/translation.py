@@ -1,0 +1,61 @@
+"""redis-py's vocabulary in the words of this package: its exceptions as faults, its replies as they came.
+
+Imported only where redis-py is in use anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis import exceptions as theirs
+
+from maestro_state.connection.faults import AnswerLateError, ConnectionLostError, ReplyError
+
+#: redis-py drops the first word of the answers it has a class for; the first class that fits brings it back.
+_WORDS: tuple[tuple[type[theirs.RedisError], str], ...] = (
+    (theirs.BusyLoadingError, "LOADING"),
+    (theirs.NoScriptError, "NOSCRIPT"),
+    (theirs.ReadOnlyError, "READONLY"),
+    (theirs.OutOfMemoryError, "OOM"),
+    (theirs.NoPermissionError, "NOPERM"),
+    (theirs.ExecAbortError, "EXECABORT"),
+    (theirs.TryAgainError, "TRYAGAIN"),
+    (theirs.ClusterDownError, "CLUSTERDOWN"),
+    (theirs.ClusterCrossSlotError, "CROSSSLOT"),
+    (theirs.MasterDownError, "MASTERDOWN"),
+    (theirs.AuthenticationError, "NOAUTH"),
+)
+#: Callbacks that redis-py's cluster client needs to find its way.
+_KEPT = ("COMMAND", "CLUSTER")
+
+
+def read_error(error: theirs.RedisError) -> ReplyError:
+    """Return the server's answer behind an exception, or raise OSError when it is about the connection."""
+    word = getattr(error, "status_code", None)
+    word = word or next((known for kind, known in _WORDS if isinstance(error, kind)), None)
+    if word is None:
+        if isinstance(error, theirs.TimeoutError):
+            raise AnswerLateError(str(error)) from error
+        if isinstance(error, (theirs.ConnectionError, theirs.SlotNotCoveredError)):
+            raise ConnectionLostError(str(error)) from error
+        if isinstance(error, theirs.RedisClusterException):
+            if "cannot be connected" in str(error) or "not covered" in str(error):
+                raise ConnectionLostError(str(error)) from error
+            # Its text would repeat the arguments of the call.
+            raised = ReplyError("ERR no node takes this command; its keys may be in several slots")
+            raised.__cause__ = error
+            return raised
+    text = str(error)
+    first = text.partition(" ")[0]
+    if not (first.isupper() and first.isalpha()):
+        text = f"{word or 'ERR'} {text}"
+    raised = ReplyError(text)
+    raised.__cause__ = error
+    return raised
+
+
+def keep_raw(client: Any) -> None:
+    """Remove what turns replies into something else than the server sent; the protocol must be RESP2."""
+    callbacks: dict[str, Any] = getattr(client, "response_callbacks", {})
+    for name in [name for name in callbacks if not str(name).upper().startswith(_KEPT)]:
+        del callbacks[name]
