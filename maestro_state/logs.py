@@ -1,8 +1,8 @@
 """Logging for programs: readable on a terminal, JSON lines elsewhere, and never a secret.
 
 Library code takes `get_logger(NAME)` and says what happened; only a program calls `configure_logs`. Nothing
-heavy is imported before an event really is written. Redaction is the last step before rendering, also for what
-other libraries (RQ, redis) log, so that no way of logging goes round it.
+heavy is imported before an event is really written. Redaction is the last step before rendering, for what
+other libraries (RQ, redis) log as well, so that no way of logging goes round it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ _SECRET_KEY = re.compile(
 )
 #: Everything up to the last @: a password with a bare / or @ in it must not end the match early.
 _URL_CREDENTIALS = re.compile(r"://[^\s\"'<>]{0,1024}@")
+#: A quote behind any number of backslashes does not end the value: text may be encoded more than once.
 _NAMED_SECRET = re.compile(
-    r"((?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|private[_-]?key)[\"']?\s{0,4}[=:]\s{0,4}[\"']?)[^\s\"'&,;]+",
+    r"((?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|private[_-]?key)[\"']?\s{0,4}[=:]\s{0,4}[\[({]?)"
+    r"(?:b(?=[\"']))?(?:\"(?:\\+[^\\]|[^\"\\])*\"?|'(?:\\+[^\\]|[^'\\])*'?|[^\s\"'&,;]+)",
     re.IGNORECASE,
 )
 _SCHEME_SECRET = re.compile(r"\b(bearer|basic)\s{1,4}[\w.~+/=-]{6,}", re.IGNORECASE)

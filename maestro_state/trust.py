@@ -43,8 +43,8 @@ class ProjectFile(NamedTuple):
     trusted: bool
 
 
-def trust(project_root: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Vouch for the project's files as they are now and return their digests by relative path.
+def trust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]:
+    """Vouch for the project's files as they are now and return which there are.
 
     Repeatable. Raises ConfigError when a file cannot be read safely or the record cannot be written.
     """
@@ -55,13 +55,15 @@ def trust(project_root: Path, env: Mapping[str, str] | None = None) -> dict[str,
             digests[relative] = _digest(content)
     with _changing(env) as record:
         record[_name(project_root)] = digests
-    return digests
+        if not digests:
+            del record[_name(project_root)]
+    return list(digests)
 
 
-def untrust(project_root: Path, env: Mapping[str, str] | None = None) -> bool:
-    """Forget that the project was trusted; return whether it had been."""
+def untrust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]:
+    """Forget that the project's files were trusted and return which had been. Repeatable."""
     with _changing(env) as record:
-        return record.pop(_name(project_root), None) is not None
+        return list(record.pop(_name(project_root), {}))
 
 
 def is_trusted(project_root: Path, relative_file: str, env: Mapping[str, str] | None = None) -> bool:
