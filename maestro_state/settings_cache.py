@@ -49,12 +49,13 @@ _KEPT = 64
 _SETTLED_NS = 20_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
+# No repr, which would show secrets; no eq, which takes a millisecond to generate in every program.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings:
     """All settings, validated; meanings and bounds are `settings.MaestroSettings`'s."""
 
-    redis_url: str | None = field(default=None, repr=False)
-    queue_url: str | None = field(default=None, repr=False)
+    redis_url: str | None = None
+    queue_url: str | None = None
     namespace: str = "maestro"
     user: str = field(default_factory=login_name)
     session: str | None = None
