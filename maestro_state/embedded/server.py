@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from maestro_state.embedded import locks, paths
 from maestro_state.embedded.wire import Answer, ping
-from maestro_state.errors import ServerUnavailable
+from maestro_state.errors import ServerStorageError, ServerUnavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +99,7 @@ def _launch(
     program = find_binary(binary)
     data, socket = paths.data_path(root), paths.socket_address(root)
     try:
+        _refuse_symlinks(folder)
         with paths.open_socket_folder(root) as socket_folder, suppress(FileNotFoundError):
             os.unlink(paths.SOCKET, dir_fd=socket_folder)
         if os.path.dirname(socket) != data:
@@ -136,6 +137,20 @@ def _launch(
         raise _failed(folder, logged_before, done.stdout)
 
 
+def _refuse_symlinks(folder: int) -> None:
+    """Refuse symlinks among the data: the server would follow them and write to what they name."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise ServerUnavailable(f".maestro/server/{entry.name} is a symlink", hint="remove it")
+            if entry.is_dir():
+                inner = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                try:
+                    _refuse_symlinks(inner)
+                finally:
+                    os.close(inner)
+
+
 def _turn_log(folder: int) -> int:
     """Begin a new log when the old one has grown large; return where the next line will be."""
     try:
@@ -151,8 +166,28 @@ def _turn_log(folder: int) -> int:
 
 
 def _failed(folder: int, logged_before: int, printed: bytes = b"") -> ServerUnavailable:
+    full = _storage_trouble(folder)
+    if full:
+        return ServerStorageError(
+            f"the embedded server cannot write to .maestro/server: {full}",
+            hint="free disk space, then try again",
+        )
     reason = last_reason(printed) or last_reason(_log_since(folder, logged_before)) or "it gave no reason"
     return ServerUnavailable(f"the embedded server stopped while starting: {reason}", hint=_HINT)
+
+
+def _storage_trouble(folder: int) -> str | None:
+    """Say why nothing can be written, if so: a server without room for its log cannot say it itself."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open("probe", flags, 0o600, dir_fd=folder), "wb") as probe:
+            probe.write(bytes(8192))
+        os.unlink("probe", dir_fd=folder)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink("probe", dir_fd=folder)
+        return error.strerror
+    return None
 
 
 def _too_late(answer: Answer, waited_s: float) -> ServerUnavailable:
@@ -161,7 +196,7 @@ def _too_late(answer: Answer, waited_s: float) -> ServerUnavailable:
             f"the embedded server is still reading its data after {waited_s:.0f} s",
             hint="try again in a while",
         )
-    state = "listens but does not answer" if answer is Answer.SILENT else "is alive but its socket is gone"
+    state = "listens but does not answer" if answer is Answer.SILENT else "has its data open but no socket"
     return ServerUnavailable(f"the embedded server {state}", hint="maestro stack stop, then try again")
 
 

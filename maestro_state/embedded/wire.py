@@ -35,13 +35,13 @@ class WireError(Exception):
 class Wire:
     """One connection to the server on a unix socket. Raises OSError when it breaks."""
 
-    def __init__(self, path: str, *, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, path: str, *, timeout_s: float | None = None) -> None:
         """Connect at once."""
         import socket
 
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.settimeout(timeout_s)
+            self._socket.settimeout(ANSWER_S if timeout_s is None else timeout_s)
             self._socket.connect(path)
         except OSError:
             self._socket.close()
