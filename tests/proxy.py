@@ -38,8 +38,8 @@ class LossyProxy:
                 upstream.connect(self._server.socket)
                 with self._lock:
                     self._open += [client, upstream]
-                for target, args in ((self._requests, (client, upstream)), (self._answers, (upstream, client))):
-                    thread = threading.Thread(target=target, args=args)
+                for target in (self._requests, self._answers):
+                    thread = threading.Thread(target=target, args=(client, upstream))
                     self._threads.append(thread)
                     thread.start()
 
@@ -49,7 +49,7 @@ class LossyProxy:
                 upstream.sendall(data)
         self._hang_up(client, upstream)
 
-    def _answers(self, upstream: socket.socket, client: socket.socket) -> None:
+    def _answers(self, client: socket.socket, upstream: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := upstream.recv(65536):
                 with self._lock:

@@ -9,8 +9,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import RedisError
-
 from maestro_state.connection.faults import (
     BLOCK_MARGIN_S,
     RETRY_S,
@@ -21,7 +19,7 @@ from maestro_state.connection.faults import (
     is_passing,
     refusal,
 )
-from maestro_state.connection.translation import keep_raw, read_error
+from maestro_state.connection.translation import LIBRARY_ERRORS, all_clients, keep_raw, read_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,7 +71,7 @@ class _Clients:
         assert self._make is not None  # noqa: S101 - asked only then
         client = self._make(timeout_s)
         keep_raw(client)
-        self._made.append(client)
+        self._made += all_clients(client)
         return client
 
     def _patience(self) -> Patience:
@@ -92,7 +90,7 @@ class _Clients:
 
 def _read(reply: Any) -> Any:
     """Return a pipeline's reply with redis-py's exceptions read."""
-    return read_error(reply) if isinstance(reply, RedisError) else reply
+    return read_error(reply) if isinstance(reply, LIBRARY_ERRORS) else reply
 
 
 def _limit_s(block_ms: int) -> float:
@@ -159,7 +157,7 @@ class LibraryConnection(_Clients):
                     for command in commands:
                         pipeline.execute_command(*command)
                     return [_read(reply) for reply in pipeline.execute(raise_on_error=False)]
-        except RedisError as error:
+        except LIBRARY_ERRORS as error:
             return [read_error(error)] * len(commands)
         return [self._try([command], limit_s)[0] for command in commands]
 
@@ -218,6 +216,6 @@ class AsyncLibraryConnection(_Clients):
                     for command in commands:
                         pipeline.execute_command(*command)
                     return [_read(reply) for reply in await pipeline.execute(raise_on_error=False)]
-        except RedisError as error:
+        except LIBRARY_ERRORS as error:
             return [read_error(error)] * len(commands)
         return [(await self._try([command], limit_s))[0] for command in commands]

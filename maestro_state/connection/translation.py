@@ -25,11 +25,13 @@ _WORDS: tuple[tuple[type[theirs.RedisError], str], ...] = (
     (theirs.MasterDownError, "MASTERDOWN"),
     (theirs.AuthenticationError, "NOAUTH"),
 )
+#: Everything that redis-py raises on purpose; its cluster exceptions have a root of their own.
+LIBRARY_ERRORS = (theirs.RedisError, theirs.RedisClusterException)
 #: Callbacks that redis-py's cluster client needs to find its way.
 _KEPT = ("COMMAND", "CLUSTER")
 
 
-def read_error(error: theirs.RedisError) -> ReplyError:
+def read_error(error: theirs.RedisError | theirs.RedisClusterException) -> ReplyError:
     """Return the server's answer behind an exception, or raise OSError when it is about the connection."""
     word = getattr(error, "status_code", None)
     word = word or next((known for kind, known in _WORDS if isinstance(error, kind)), None)
@@ -52,6 +54,12 @@ def read_error(error: theirs.RedisError) -> ReplyError:
     raised = ReplyError(text)
     raised.__cause__ = error
     return raised
+
+
+def all_clients(client: Any) -> list[Any]:
+    """Return a client and those it asks where its server is: closing it alone would leave theirs open."""
+    sentinel = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return [client, *(sentinel.sentinels if sentinel is not None else ())]
 
 
 def keep_raw(client: Any) -> None:

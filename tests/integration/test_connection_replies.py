@@ -135,7 +135,7 @@ async def test_large_replies_and_pipelines_async(server, wire):
 
 
 def test_pipeline_raises_after_everything_ran(server, wire):
-    """An error in the middle of a pipeline is raised when all replies are read; the connection stays in step."""
+    """An error in a pipeline is raised when all replies are read; the connection stays in step."""
     fake = LibraryConnection(fakeredis.FakeRedis(protocol=2))
     for connection in (wire, LibraryConnection(bare_redis(server)), fake):
         connection.call("FLUSHALL")
@@ -167,7 +167,7 @@ def test_error_replies(server, wire, command, kind):
 
 
 async def test_script_unknown_to_the_server_is_sent(server, wire):
-    """A script runs by digest, and by body where the server has lost it; the digest works again afterwards."""
+    """A script runs by digest, and by body where the server has lost it; then the digest works again."""
     script = Lua("return {KEYS[1], KEYS[2], ARGV[1]}")
     expected = [b"a", b"b", b"c"]
     later = connect_async(server.url)
@@ -202,7 +202,7 @@ def test_full_memory_is_a_storage_error(server, wire):
 
 
 async def test_passwords_databases_and_users(tmp_path):
-    """Credentials and database are used on every connection; a wrong one is refused without being repeated."""
+    """Credentials and database are used on every connection; a wrong one is refused and not shown."""
     with valkey(tmp_path, port=free_port(), args=["--requirepass", "s3cret"]) as server:
         plain = f"127.0.0.1:{server.port}"
         good = connect(f"redis://:s3cret@{plain}/2")
