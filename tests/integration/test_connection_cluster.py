@@ -1,0 +1,145 @@
+"""Servers that have to be found first: a real cluster of three nodes, and a master behind a sentinel."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from maestro_state.connection import ReplyError, connect, connect_async
+from maestro_state.errors import ServerUnavailable
+from tests.servers import Server, cluster, free_port, raw_call, valkey
+from tests.waiting import wait_until
+
+
+@dataclass(frozen=True)
+class Lua:
+    """A script as the connection wants it."""
+
+    body: str
+
+    @property
+    def sha(self):
+        """Return the digest that the server knows it by."""
+        return hashlib.sha1(self.body.encode()).hexdigest()
+
+
+APPEND = Lua(
+    "redis.call('XADD', KEYS[1], '*', 'v', ARGV[1]) return {redis.call('HINCRBY', KEYS[2], 'n', 1), KEYS[2]}"
+)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """Run a cluster for the module."""
+    with cluster(tmp_path_factory.mktemp("c")) as running:
+        yield running
+
+
+def test_two_key_scripts_on_a_cluster(nodes):
+    """A script on two keys of one hash tag runs on whichever node has them, known there or not."""
+    with closing(connect(nodes.url)) as connection:
+        for number in range(30):
+            keys = [f"a:{{s{number}}}:events", f"a:{{s{number}}}"]
+            for turn in (1, 2):
+                assert connection.script(APPEND, keys, [turn]) == [turn, keys[1].encode()]
+            assert connection.call("HGETALL", keys[1]) == [b"n", b"2"]
+            assert len(connection.call("XRANGE", keys[0], "-", "+")[0][1]) == 2
+        assert connection.calls([("HGET", f"a:{{s{n}}}", "n") for n in range(30)]) == [b"2"] * 30
+        with pytest.raises(ReplyError):
+            connection.script(APPEND, ["one", "two"], [1])
+    # Control: it is a cluster, every node has some of the keys.
+    assert all(raw_call(node, "DBSIZE") > 0 for node in nodes.nodes)
+    assert str(raw_call(nodes.nodes[0], "EVAL", "return 1", 2, "one", "two")).startswith("CROSSSLOT")
+
+
+async def test_two_key_scripts_on_a_cluster_async(nodes):
+    """The same over asyncio."""
+    connection = connect_async(nodes.url)
+    for number in range(30):
+        keys = [f"b:{{s{number}}}:events", f"b:{{s{number}}}"]
+        for turn in (1, 2):
+            assert await connection.script(APPEND, keys, [turn]) == [turn, keys[1].encode()]
+        assert await connection.call("HGETALL", keys[1]) == [b"n", b"2"]
+        assert len((await connection.call("XRANGE", keys[0], "-", "+"))[0][1]) == 2
+    assert await connection.calls([("HGET", f"b:{{s{n}}}", "n") for n in range(30)]) == [b"2"] * 30
+    with pytest.raises(ReplyError):
+        await connection.script(APPEND, ["one", "two"], [1])
+    await connection.close()
+
+
+async def test_blocking_reads_on_a_cluster(nodes):
+    """A read that waits longer than the usual timeout is not cut short, and returns raw entries."""
+    args = ("XREAD", "BLOCK", 300, "STREAMS", "{w}:events", "0")
+    later = connect_async(nodes.url, timeout_s=0.1)
+    with closing(connect(nodes.url, timeout_s=0.1)) as connection:
+        assert connection.block(*args, block_ms=300) is None
+        assert await later.block(*args, block_ms=300) is None
+        connection.call("XADD", "{w}:events", "1-1", "f", "v")
+        entries = [[b"{w}:events", [[b"1-1", [b"f", b"v"]]]]]
+        assert connection.block(*args, block_ms=300) == entries
+        assert await later.block(*args, block_ms=300) == entries
+    await later.close()
+
+
+async def test_absent_cluster_is_reported():
+    """A cluster that cannot be reached is reported like any other server."""
+    url = f"redis+cluster://u:s3cret@127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+    connection = connect(url)
+    with pytest.raises(ServerUnavailable, match="cannot reach") as failed:
+        connection.call("GET", "a")
+    assert "s3cret" not in str(failed.value)
+    later = connect_async(url)
+    with pytest.raises(ServerUnavailable, match="cannot reach"):
+        await later.call("GET", "a")
+    await later.close()
+
+
+@contextmanager
+def watched_master(tmp_path):
+    """Run a master, its replica, and a sentinel that fails over by itself."""
+    port, other, watching = free_port(), free_port(), free_port()
+    replica_args = ["--replicaof", "127.0.0.1", str(port), "--repl-diskless-sync-delay", "0"]
+    with (
+        valkey(tmp_path, port=port, args=["--repl-diskless-sync-delay", "0"]) as master,
+        valkey(tmp_path, port=other, args=replica_args) as replica,
+    ):
+        folder = tmp_path / "sentinel"
+        folder.mkdir()
+        settings = folder / "sentinel.conf"
+        settings.write_text(
+            f"port {watching}\nbind 127.0.0.1\nunixsocket {folder}/s\ndir {folder}\n"
+            f"sentinel monitor mymaster 127.0.0.1 {port} 1\n"
+            "sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 3000\n"
+        )
+        sentinel = Server(folder, watching, [], settings=settings)
+        try:
+            sentinel.start()
+            wait_until(
+                lambda: b"slaves=1" in raw_call(sentinel, "INFO", "sentinel")
+                and b"master_link_status:up" in raw_call(replica, "INFO", "replication"),
+                "the sentinel does not know the replica",
+                30.0,
+            )
+            yield f"redis+sentinel://127.0.0.1:{watching}/mymaster", master, replica
+        finally:
+            sentinel.stop()
+
+
+async def test_master_behind_a_sentinel(tmp_path):
+    """The master is found through the sentinel, also after a failover in the middle of the work."""
+    with watched_master(tmp_path) as (url, master, replica):
+        later = connect_async(url)
+        with closing(connect(url)) as connection:
+            connection.retry_s = later.retry_s = 60.0
+            assert connection.script(APPEND, ["{s}e", "{s}"], [1]) == [1, b"{s}"]
+            assert await later.script(APPEND, ["{s}e", "{s}"], [2]) == [2, b"{s}"]
+            assert connection.call("WAIT", 1, 5000) == 1
+            wait_until(lambda: raw_call(replica, "HGET", "{s}", "n") == b"2", "the replica lags")
+            master.kill()
+            assert connection.script(APPEND, ["{s}e", "{s}"], [3]) == [3, b"{s}"]
+            assert await later.script(APPEND, ["{s}e", "{s}"], [4]) == [4, b"{s}"]
+            assert raw_call(replica, "HGET", "{s}", "n") == b"4"
+        await later.close()
