@@ -48,10 +48,11 @@ def trust(app: App, revoke: bool, as_json: bool) -> None:
     Example:
       maestro trust
     """
+    from pathlib import Path
+
     from cli import output
     from maestro_state import trust as trusting
     from maestro_state.project import find_root
-    from pathlib import Path
 
     root = find_root(Path(app.folder or "."))
     files = trusting.untrust(root) if revoke else trusting.trust(root)

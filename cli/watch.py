@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("ref", required=False)
 @click.option("--from", "cursor", metavar="ID", help="start, or the event to continue after (default: from now on).")
-@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without event.")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without one.")
 @json_option
 @pass_app
 def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> None:

@@ -12,9 +12,10 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from maestro_state.errors import FileCorrupt, WorkFailed
 
@@ -51,10 +52,8 @@ class Folder:
         path = self.path / name
         try:
             if create:
-                try:
+                with suppress(FileExistsError):
                     os.mkdir(name, 0o700, dir_fd=self._fd)
-                except FileExistsError:
-                    pass
             return Folder(os.open(name, _OPEN_FOLDER, dir_fd=self._fd), path)
         except FileNotFoundError:
             raise
@@ -134,7 +133,7 @@ class Folder:
         """Give the handle back."""
         os.close(self._fd)
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> Self:
         """Use as a context manager."""
         return self
 

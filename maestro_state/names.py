@@ -23,7 +23,7 @@ def slugify(name: str) -> str:
     if not slug:
         raise InvalidName(f"the name {name[:40]!r} has no letter or digit", hint="maestro session start fix-login")
     if len(name) > SLUG_MAX * 4 or len(slug) > SLUG_MAX:
-        raise InvalidName(f"the name is too long ({len(name)} characters)", hint=f"at most {SLUG_MAX} letters and digits")
+        raise InvalidName(f"the name has {len(name)} characters", hint=f"at most {SLUG_MAX} letters and digits")
     return slug
 
 

@@ -5,6 +5,7 @@ checkout is on (`sessions/active`, `sessions/index.json`). Everything else on di
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -127,7 +128,7 @@ class Project:
         """Raise FileCorrupt now rather than after something was started."""
         self.index()
 
-    def _rewrite(self, change) -> None:  # type: ignore[no-untyped-def]
+    def _rewrite(self, change: Callable[[list[IndexRow]], list[IndexRow]]) -> None:
         with self.sessions(create=True) as folder, folder.locked(".index.lock"):
             rows = _read_index(folder)
             folder.replace("index.json", _encode_index(change(rows)), mode=0o644)
@@ -141,7 +142,8 @@ def _read_index(folder: Folder) -> list[IndexRow]:
         return msgspec.json.decode(content, type=_IndexFile).sessions
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileCorrupt(
-            f".maestro/sessions/index.json is damaged ({error})", hint="maestro doctor --repair sets it aside and rebuilds it"
+            f".maestro/sessions/index.json is damaged ({error})",
+            hint="maestro doctor --repair sets it aside and rebuilds it",
         ) from error
 
 

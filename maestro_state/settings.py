@@ -7,12 +7,12 @@ when it has not seen the same settings before. Nothing else reads MAESTRO_* vari
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping  # noqa: TC003  # pydantic may look at annotations
+from collections.abc import Mapping  # pydantic may look at annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic.config import JsonDict  # noqa: TC002  # as above
+from pydantic.config import JsonDict  # as above
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from maestro_state.errors import ConfigError

@@ -49,5 +49,6 @@ class Stack:
             from maestro_state.connection.url import masked
 
             raise Refused(
-                f"this project uses {masked(self._redis_url)}, not the embedded server", hint="maestro doctor looks at it"
+                f"this project uses {masked(self._redis_url)}, not the embedded server",
+                hint="maestro doctor looks at it",
             )

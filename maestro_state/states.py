@@ -36,15 +36,16 @@ LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
 #: States that accept nothing more.
 FROZEN = (_S.FINALIZED, _S.ABORTED)
 
-_UNMOVED = {state: (state,) for state in LIVE}
+_Row = dict[SessionState, tuple[SessionState, ...]]
+_UNMOVED: _Row = {state: (state,) for state in LIVE}
 
 #: Script → state it may be called in → states it may leave behind.
-TRANSITIONS: dict[str, dict[SessionState, tuple[SessionState, ...]]] = {
+TRANSITIONS: dict[str, _Row] = {
     "add_message": _UNMOVED,
     "set_field": _UNMOVED,
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
-    "abort_session": {state: (_S.ABORTED,) for state in LIVE},
+    "abort_session": dict.fromkeys(LIVE, (_S.ABORTED,)),
 }
 
 

@@ -23,7 +23,7 @@ NAMES = {
     "__anext__": "__next__",
     "_async": "_sync",
     "aclosing": "closing",
-    "aio": "blocking",
+    "AnyAsyncConnection": "AnyConnection",
     "connect_async": "connect",
 }
 

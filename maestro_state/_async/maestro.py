@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from maestro_state import clock
 from maestro_state._async.follow import AsyncFollow
@@ -48,7 +48,7 @@ class AsyncMaestro:
         """Close the connections; the server goes on for others."""
         await self.server.close()
 
-    async def __aenter__(self) -> AsyncMaestro:
+    async def __aenter__(self) -> Self:
         """Use as a context manager."""
         return self
 

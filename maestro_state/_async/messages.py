@@ -8,6 +8,7 @@ from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state.models import Message
 from maestro_state.ops import messages as ops
+from maestro_state.scripts import Query
 
 
 class AsyncMessages:
@@ -61,7 +62,7 @@ class AsyncMessages:
             return await self.since(None, session_id)
         return [summary, *await self.since(summary.id, session_id)]
 
-    async def _read(self, session_id: str, query: ops.Query) -> list[Message]:
+    async def _read(self, session_id: str, query: Query) -> list[Message]:
         found: list[Message] = await self._server.fetch(query)
         if not found:
             await self._sessions.read(session_id)  # tells an empty session from one that is not there

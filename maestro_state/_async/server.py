@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maestro_state.clock import new_command_id
-from maestro_state.connection.aio import AsyncConnection
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query
+
+if TYPE_CHECKING:
+    from maestro_state.connection import AnyAsyncConnection
 
 
 class AsyncServer:
     """One server under one set of terms."""
 
-    def __init__(self, connection: AsyncConnection, terms: Terms, now_ms: Callable[[], int]) -> None:
+    def __init__(self, connection: AnyAsyncConnection, terms: Terms, now_ms: Callable[[], int]) -> None:
         """Take what every call needs; the connection opens itself at the first call."""
         self.connection = connection
         self.terms = terms

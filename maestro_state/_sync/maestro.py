@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from maestro_state import clock
 from maestro_state._sync.follow import Follow
@@ -49,7 +49,7 @@ class Maestro:
         """Close the connections; the server goes on for others."""
         self.server.close()
 
-    def __enter__(self) -> Maestro:
+    def __enter__(self) -> Self:
         """Use as a context manager."""
         return self
 

@@ -9,6 +9,7 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.models import Message
 from maestro_state.ops import messages as ops
+from maestro_state.scripts import Query
 
 
 class Messages:
@@ -62,7 +63,7 @@ class Messages:
             return self.since(None, session_id)
         return [summary, *self.since(summary.id, session_id)]
 
-    def _read(self, session_id: str, query: ops.Query) -> list[Message]:
+    def _read(self, session_id: str, query: Query) -> list[Message]:
         found: list[Message] = self._server.fetch(query)
         if not found:
             self._sessions.read(session_id)  # tells an empty session from one that is not there

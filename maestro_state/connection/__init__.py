@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from maestro_state.connection.blocking import Connection
     from maestro_state.connection.library import AsyncLibraryConnection, LibraryConnection
 
+    AnyConnection = Connection | LibraryConnection
+    AnyAsyncConnection = AsyncConnection | AsyncLibraryConnection
+
 __all__ = ["Address", "ReplyError", "connect", "connect_async", "masked", "parse_url"]
 
 _LIBRARY = ("redis+sentinel", "redis+cluster")
@@ -25,7 +28,7 @@ _LIBRARY = ("redis+sentinel", "redis+cluster")
 
 def connect(
     address: Address | str, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
-) -> Connection | LibraryConnection:
+) -> AnyConnection:
     """Return a blocking connection; nothing is sent before the first call.
 
     `revive` is called once when nobody listens at a plain, TLS or unix address, and should start the server.
@@ -43,7 +46,7 @@ def connect(
 
 def connect_async(
     address: Address | str, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
-) -> AsyncConnection | AsyncLibraryConnection:
+) -> AnyAsyncConnection:
     """Return an asyncio connection; nothing is sent before the first call."""
     if isinstance(address, str):
         address = parse_url(address)

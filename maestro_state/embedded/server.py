@@ -37,6 +37,9 @@ SERVER_ARGUMENTS = (
 START_S = 10.0
 #: Time for a server that says it is reading its data; a large one takes long and is not broken.
 LOAD_S = 120.0
+#: How often one call starts a server that is gone before it answers: somebody may have killed it, or stopped it
+#: for idling, but one that dies each time is broken.
+MAX_LAUNCHES = 3
 #: Log size in bytes above which a start begins a new one, keeping one old.
 MAX_LOG_BYTES = 1_000_000
 
@@ -61,8 +64,7 @@ def ensure(root: Path, *, binary: str | os.PathLike[str] | None = None, supervis
 def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | None) -> None:
     """Come back when the server answers."""
     begun = time.monotonic()
-    logged_before: int | None = None
-    pause_s = 0.002
+    logged_before = launches = 0
     while True:
         answer = ping(paths.socket_address(root))
         if answer is Answer.READY:
@@ -74,9 +76,10 @@ def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | Non
                     # Only now is it certain that nobody is starting one; a server whose lock file was deleted
                     # by hand still answers, and must never get a second one beside it on the same data.
                     if ping(paths.socket_address(root)) is Answer.DOWN:
-                        if logged_before is not None:
+                        if launches == MAX_LAUNCHES:
                             raise _failed(folder, logged_before)
                         logged_before = _turn_log(folder)
+                        launches += 1
                         _launch(root, folder, lock, binary, logged_before)
                 finally:
                     os.close(lock)
@@ -84,8 +87,7 @@ def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | Non
         waited_s = time.monotonic() - begun
         if waited_s > (LOAD_S if answer is Answer.LOADING else START_S):
             raise _too_late(answer, waited_s)
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, 0.05)
+        time.sleep(0.002 if waited_s < 0.3 else 0.02)
 
 
 def _launch(
@@ -133,7 +135,8 @@ def _launch(
         raise ServerUnavailable(f"{program} did not start within {START_S:.0f} s", hint=_HINT) from error
     except OSError as error:
         raise ServerUnavailable(f"cannot start {program}: {error.strerror}", hint=_HINT) from error
-    if done.returncode != 0:
+    # Negative: killed by a signal, which says nothing about the next attempt.
+    if done.returncode > 0:
         raise _failed(folder, logged_before, done.stdout)
 
 
@@ -216,7 +219,9 @@ def last_reason(log: bytes) -> str:
     lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
     if not lines:
         return ""
-    # A log line is `pid:role date time level text`; level # is what needs attention.
-    warnings = [line for line in lines if " # " in line and "bye bye" not in line]
-    line = warnings[-1].split(" # ", 1)[1] if warnings else lines[-1]
+    # A log line is `pid:role date time level text`; level # is what needs attention. Advice about the system and
+    # the good-bye have it too, and are not the reason.
+    warned = [line.split(" # ", 1)[1] for line in lines if " # " in line]
+    reasons = [line for line in warned if not line.startswith("WARNING") and "bye bye" not in line]
+    line = reasons[-1] if reasons else lines[-1]
     return "".join(char for char in line if char.isprintable()).strip()[:300]

@@ -24,7 +24,7 @@ def check_cursor(cursor: str) -> str:
     if cursor == "start":
         return START
     if not is_stream_id(cursor):
-        raise InvalidValue(f"'{cursor[:40]}' is not the id of an event", hint="--from start, or an id that watch printed")
+        raise InvalidValue(f"'{cursor[:40]}' is not the id of an event", hint="--from start, or an id watch printed")
     return cursor
 
 

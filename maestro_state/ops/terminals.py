@@ -25,7 +25,7 @@ def attach_terminal(terms: Terms, session_id: str, terminal: Terminal, now_ms: i
 def detach_terminal(terms: Terms, session_id: str, terminal: Terminal) -> Call:
     """Take a terminal off the list."""
     args = (msgspec.json.encode(terminal),)
-    return Call(load("detach_terminal"), terms.keys.session(session_id), args, lambda reply: None)
+    return Call(load("detach_terminal"), terms.keys.session(session_id), args, lambda _: None)
 
 
 def attached_terminals(terms: Terms, session_id: str, now_ms: int) -> Query:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from maestro_state.keys import Keyspace  # noqa: TC001 - msgspec reads the annotation at run time
+from maestro_state.keys import Keyspace
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -91,6 +91,19 @@ def test_a_server_that_dies_at_once_gives_its_reason(project, body, reason):
     embedded.ensure(project, supervise=False)  # and the next attempt is not in its way
 
 
+def test_damaged_data_is_named_and_left_alone(project):
+    """A server that cannot read its data says so, and nothing of it is thrown away."""
+    embedded.ensure(project, supervise=False)
+    call(project, "SET", "key", "value")
+    embedded.stop(project)
+    (log,) = Path(data_path(project), "appendonlydir").glob("*.incr.aof")
+    damaged = b"garbage\r\n" + log.read_bytes()
+    log.write_bytes(damaged)
+    with pytest.raises(ServerUnavailable, match="Bad file format"):
+        embedded.ensure(project, supervise=False)
+    assert log.read_bytes() == damaged
+
+
 def test_a_program_that_never_starts_is_ended(project, monkeypatch):
     """A program that hangs is given up on and killed."""
     monkeypatch.setattr(server, "START_S", 0.5)

@@ -95,6 +95,7 @@ def test_a_service_that_cannot_start_is_logged_and_tried_again():
         (b"\n  \n", ""),
         (b"1:M 1 Jan * Ready\n1:M 1 Jan # Can't open x: y\n1:M 1 Jan * more\n", "Can't open x: y"),
         (b"1:M 1 Jan # broken\n1:M 1 Jan # Valkey is now ready to exit, bye bye...\n", "broken"),
+        (b"1:M 1 Jan # broken\n1:M 1 Jan # WARNING Memory overcommit\n", "broken"),
         (b"plain \x1b[31mred\x07 \xff text", "plain [31mred � text"),
         (b"x" * 1000, "x" * 300),
     ],
