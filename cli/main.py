@@ -90,6 +90,9 @@ def run(arguments: list[str]) -> int:
         return _invoke(arguments)
     except MaestroError as error:
         return _fail(arguments, error.exit_code, error.code, str(error), error.hint)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2 if error.ctx and error.ctx.parent else 0
     except click.UsageError as error:
         hint = f"{error.ctx.command_path} --help" if error.ctx else "maestro --help"
         return _fail(arguments, 2, "usage", error.format_message(), hint)

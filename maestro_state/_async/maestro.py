@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from maestro_state import clock
 from maestro_state._async.follow import AsyncFollow
+from maestro_state._async.health import AsyncHealth
 from maestro_state._async.messages import AsyncMessages
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
@@ -42,6 +43,7 @@ class AsyncMaestro:
         self.sessions = AsyncSessions(self.server, self.project, session or self.settings.session)
         self.messages = AsyncMessages(self.server, self.sessions)
         self.follow = AsyncFollow(self.server, self.sessions)
+        self.health = AsyncHealth(self.server, self.project, self.settings)
         self.stack = Stack(self.project.root, self.settings.redis_url)
 
     async def close(self) -> None:

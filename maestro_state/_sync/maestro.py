@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from maestro_state import clock
 from maestro_state._sync.follow import Follow
+from maestro_state._sync.health import Health
 from maestro_state._sync.messages import Messages
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
@@ -43,6 +44,7 @@ class Maestro:
         self.sessions = Sessions(self.server, self.project, session or self.settings.session)
         self.messages = Messages(self.server, self.sessions)
         self.follow = Follow(self.server, self.sessions)
+        self.health = Health(self.server, self.project, self.settings)
         self.stack = Stack(self.project.root, self.settings.redis_url)
 
     def close(self) -> None:

@@ -1,0 +1,97 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Looking after a set-up: what `maestro doctor` checks and repairs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from maestro_state._sync.server import Server
+from maestro_state.connection.url import masked
+from maestro_state.errors import MaestroError, ServerUnavailable
+from maestro_state.models import SessionSummary
+from maestro_state.ops import health as ops
+from maestro_state.ops import index as index_ops
+from maestro_state.ops.health import Check
+from maestro_state.project import IndexRow, Project
+from maestro_state.settings_cache import Settings, unknown_variables
+
+
+class Health:
+    """The checks, each with what to do about it."""
+
+    def __init__(self, server: Server, project: Project, settings: Settings) -> None:
+        """Take what there is to look at."""
+        self._server = server
+        self._project = project
+        self._settings = settings
+
+    def checks(self) -> list[Check]:
+        """Look at everything; never raises for what it finds."""
+        found = self._server_checks()
+        return [*found, self._disk(), self._index_file(), *self._settings_checks()]
+
+    def repair(self) -> list[str]:
+        """Set a damaged index.json aside and rebuild it from the live sessions of this project; say what was done."""
+        if self._index_file().status == "ok":
+            return []
+        terms, now = self._server.terms, self._server.now_ms()
+        entries = self._server.fetch(index_ops.all_sessions(terms))
+        rows = [_row(index_ops.summary_of(terms, entry, now, active=False)) for entry in entries]
+        self._project.index_rebuild(rows)
+        return [f"sessions/index.json rebuilt with {len(rows)} sessions; the old one is index.json.damaged"]
+
+    def _server_checks(self) -> list[Check]:
+        where = masked(self._settings.redis_url) if self._settings.redis_url else "embedded server"
+        try:
+            info = self._server.fetch(ops.read_info())
+        except ServerUnavailable as error:
+            return [Check("server", "fail", str(error), error.hint)]
+        return [Check("server", "ok", where), *ops.judge(info), *self._exposure()]
+
+    def _exposure(self) -> list[Check]:
+        url = self._settings.redis_url
+        if not url or not url.startswith("redis://") or "@" in url:
+            return []
+        detail = "the server is reached over TCP without password or TLS"
+        return [Check("access", "warn", detail, "rediss://user:password@host, or a unix socket")]
+
+    def _disk(self) -> Check:
+        try:
+            with self._project.sessions(create=True) as folder, tempfile.TemporaryFile(dir=folder.path) as probe:
+                probe.write(b"\0" * 4096)
+                probe.flush()
+                free = os.statvfs(folder.path)
+        except OSError as error:
+            return Check("disk", "fail", f".maestro/ cannot be written: {error.strerror}", "free space, or chmod u+w")
+        except MaestroError as error:
+            return Check("disk", "fail", str(error), error.hint)
+        return Check("disk", "ok", f".maestro/ is writable, {free.f_bavail * free.f_frsize / 2**30:.1f} GiB free")
+
+    def _index_file(self) -> Check:
+        try:
+            self._project.index()
+            self._project.active()
+        except MaestroError as error:
+            return Check("index", "fail", str(error), error.hint)
+        return Check("index", "ok", "sessions/index.json and sessions/active are readable")
+
+    def _settings_checks(self) -> list[Check]:
+        found = []
+        if unknown := unknown_variables(os.environ):
+            found.append(Check("settings", "warn", f"not a setting: {', '.join(unknown)}", "maestro config lists them all"))
+        if ignored := self._settings.ignored:
+            detail = f"ignored in the project's settings file until trusted: {', '.join(ignored)}"
+            found.append(Check("trust", "warn", detail, "look at the file, then maestro trust"))
+        return found
+
+
+def _row(summary: SessionSummary) -> IndexRow:
+    return IndexRow(
+        id=summary.id,
+        slug=summary.slug,
+        state=summary.state,
+        created_at=summary.created_at,
+        updated_at=summary.updated_at,
+        finalized_at=summary.finalized_at,
+    )
