@@ -140,7 +140,9 @@ class _Signals:
         self._leave = leave
 
     def __enter__(self) -> Self:
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: self._leave())

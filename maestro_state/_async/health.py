@@ -78,7 +78,7 @@ class AsyncHealth:
     def _settings_checks(self) -> list[Check]:
         found = []
         if unknown := unknown_variables(os.environ):
-            found.append(Check("settings", "warn", f"not a setting: {', '.join(unknown)}", "maestro config lists them all"))
+            found.append(Check("settings", "warn", f"not a setting: {', '.join(unknown)}", "maestro config lists all"))
         if ignored := self._settings.ignored:
             detail = f"ignored in the project's settings file until trusted: {', '.join(ignored)}"
             found.append(Check("trust", "warn", detail, "look at the file, then maestro trust"))

@@ -67,8 +67,12 @@ def _spawn(root: Path) -> bool:
     ]
     try:
         # The whole environment: workers run the user's tools in it, cut down there to an allow-list.
-        pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
-    except (OSError, NotImplementedError):
+        try:
+            pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
+        except NotImplementedError:
+            # macOS: a group of its own still keeps Ctrl-C in this terminal away from it.
+            pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setpgroup=0)
+    except OSError:
         return False
     _started.append(pid)
     return True

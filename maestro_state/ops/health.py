@@ -54,7 +54,7 @@ def _persistence(info: dict[str, str]) -> Check:
             "CONFIG SET appendonly yes",
         )
     if info.get("aof_last_write_status", "ok") != "ok":
-        return Check("persistence", "fail", "the append-only file could not be written", "free space on the server's disk")
+        return Check("persistence", "fail", "the append-only file could not be written", "free the server's disk")
     return Check("persistence", "ok", "append-only file")
 
 

@@ -215,6 +215,16 @@ def test_the_supervisor_leaves_when_the_server_stays_away(project):
     assert not is_alive(service_pids(project)[0][0])
 
 
+def test_a_leaving_supervisor_notices_a_server_that_came_back(project):
+    """One that gave up while a server was being started goes on, since nobody else was started for it."""
+    embedded.ensure(project, supervise=False)
+    with start_supervisor(project, gone_s=0) as supervisor:
+        wait_until(lambda: "server_came_back" in stack_log(project), "it gave up and saw the server")
+        wait_until(lambda: stack_log(project).count("supervisor_started") > 1, "it goes on")
+        supervisor.terminate()
+        assert supervisor.wait(30) == 0
+
+
 def test_a_removed_project_folder_ends_its_stack(project):
     """When somebody deletes .maestro, the server that lost its files does not stay behind."""
     embedded.ensure(project, supervise=False)
