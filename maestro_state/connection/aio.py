@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
-    from maestro_state.connection.blocking import Script
+    from maestro_state.connection.shape import Script
     from maestro_state.connection.url import Address
 
 

@@ -7,7 +7,7 @@ no state.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
@@ -29,22 +29,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
+    from maestro_state.connection.shape import Script
     from maestro_state.connection.url import Address
 
 #: Idle sockets kept; more calls than this at once still work, each extra one connecting anew.
 _IDLE_MAX = 16
-
-
-class Script(Protocol):
-    """What a script must offer to be run."""
-
-    @property
-    def sha(self) -> str:
-        """SHA-1 of the body, in lower-case hex."""
-
-    @property
-    def body(self) -> str:
-        """Lua source."""
 
 
 class Connection:

@@ -7,16 +7,11 @@ of them in the child; the parent's stay open, because closing a descriptor does 
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-
-class Holder(Protocol):
-    """Somebody who holds sockets."""
-
-    def forget(self) -> None:
-        """Let go of every socket without a word on the wire."""
-
+if TYPE_CHECKING:
+    from maestro_state.connection.shape import Holder
 
 _holders: WeakSet[Holder] = WeakSet()
 

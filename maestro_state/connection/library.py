@@ -24,7 +24,7 @@ from maestro_state.connection.translation import LIBRARY_ERRORS, all_clients, ke
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from maestro_state.connection.blocking import Script
+    from maestro_state.connection.shape import Script
 
 
 class _Clients:
