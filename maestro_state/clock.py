@@ -38,3 +38,19 @@ def new_suffix() -> str:
 def new_command_id() -> str:
     """Return an id that makes one call recognisable when it is sent again (96 random bits, 16 characters)."""
     return secrets.token_urlsafe(12)
+
+
+class Lane:
+    """A sequence of calls, one at a time: repeats are recognised by the number of the last one alone."""
+
+    __slots__ = ("_name", "_number")
+
+    def __init__(self) -> None:
+        """Take a name nobody else has (48 random bits: it must be unique within one session for a minute)."""
+        self._name = secrets.token_urlsafe(6)
+        self._number = 0
+
+    def next_command_id(self) -> str:
+        """Return the id of the next call."""
+        self._number += 1
+        return f"{self._name}:{self._number}"

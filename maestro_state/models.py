@@ -85,7 +85,7 @@ class Terminal(msgspec.Struct, frozen=True):
     since: str
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message. Its time is in its id, so it is not stored twice."""
 
     id: str

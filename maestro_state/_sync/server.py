@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from maestro_state.clock import new_command_id
+from maestro_state.clock import Lane, new_command_id
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query
@@ -23,10 +24,20 @@ class Server:
         self.connection = connection
         self.terms = terms
         self.now_ms = now_ms
+        self._lanes: list[Lane] = []
 
     def stamp(self, command_id: str | None = None) -> Stamp:
         """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
         return Stamp(self.now_ms(), command_id or new_command_id())
+
+    @contextmanager
+    def lane(self) -> Iterator[Lane]:
+        """Lend a lane for one call: what is done by the thousand leaves one entry per client, not one per call."""
+        lane = self._lanes.pop() if self._lanes else Lane()
+        try:
+            yield lane
+        finally:
+            self._lanes.append(lane)
 
     def run(self, call: Call) -> Any:
         """Run one script: one round trip."""

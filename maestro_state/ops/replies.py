@@ -37,6 +37,8 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
                 f"somebody changed it first: the revision is now {current}",
                 hint=f"read it again, then pass --if-revision {current}",
             )
+        case "LATE":
+            return Conflict("a call that was given up arrived after later ones; nothing was done")
     return ScriptError(f"{action} answered {word}")
 
 

@@ -15,6 +15,13 @@ from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState, liveness
 
+#: The fields of the record, read by name: the hash also keeps the last call of each client.
+RECORD = (
+    "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at", "abort_reason",
+    "run_seq", "ctx_seq", "runs_success", "runs_error", "notes", "task_id", "context_summary", "project_context",
+    "working_directory", "preferences", "forked_from",
+)  # fmt: skip
+
 
 def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fields: dict[str, str | None]) -> Call:
     """Make a session; `fields` are further fields of the record, those without a value left out."""
@@ -89,13 +96,13 @@ def get_field(terms: Terms, session_id: str, field: str) -> Query:
 
 def read_session(terms: Terms, session_id: str, now_ms: int) -> Query:
     """Read the record."""
-    command = ("HGETALL", terms.keys.of_session(session_id, "session"))
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), *RECORD)
     return Query(command, lambda reply: session_of(terms, session_id, reply, now_ms))
 
 
-def session_of(terms: Terms, session_id: str, reply: list[bytes], now_ms: int) -> Session:
-    """Make the record from its hash."""
-    stored = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms: int) -> Session:
+    """Make the record from the fields named in RECORD."""
+    stored = {name: value for name, value in zip(RECORD, reply, strict=True) if value is not None}
     if "state" not in stored:
         raise SessionNotFound(session_id)
 
