@@ -5,8 +5,9 @@ Times are integer milliseconds since the epoch everywhere inside; text only at t
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
+from binascii import b2a_base64
 from datetime import UTC, datetime
 
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -32,12 +33,19 @@ def from_iso(text: str) -> int:
 
 def new_suffix() -> str:
     """Return six random base36 characters: the second half of a session id."""
-    return "".join(secrets.choice(_BASE36) for _ in range(6))
+    # 36**6 of 2**64: the bias is below one in a billion
+    number = int.from_bytes(os.urandom(8))
+    return "".join(_BASE36[number // 36**place % 36] for place in range(6))
+
+
+def _random_text(size: int) -> str:
+    # What the secrets module does, without the 6 ms that importing it costs every command.
+    return b2a_base64(os.urandom(size), newline=False).decode().replace("+", "-").replace("/", "_")
 
 
 def new_command_id() -> str:
     """Return an id that makes one call recognisable when it is sent again (96 random bits, 16 characters)."""
-    return secrets.token_urlsafe(12)
+    return _random_text(12)
 
 
 class Lane:
@@ -47,7 +55,7 @@ class Lane:
 
     def __init__(self) -> None:
         """Take a name nobody else has (48 random bits: it must be unique within one session for a minute)."""
-        self._name = secrets.token_urlsafe(6)
+        self._name = _random_text(6)
         self._number = 0
 
     def next_command_id(self) -> str:

@@ -33,7 +33,7 @@ SESSION_KEYS = (
     Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
     Key("runs", ":runs", "hash", "runs: what was sent, who owns them, how they ended", "start_run … finish_run"),
     Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output"),
-    Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, prolong_lease, detach_terminal"),
+    Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, prolong_lease, detach_…"),
 )
 
 #: Keys that span sessions; renewed by every write to the index, to the longest life of any session in it.

@@ -1,22 +1,27 @@
-"""The front door: one object per project and server, with a room for each thing that can be done."""
+"""The front door: one object per project and server, with a room for each thing that can be done.
+
+A room is imported when it is first entered: a command pays only for those it uses.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
-from maestro_state._async.follow import AsyncFollow
-from maestro_state._async.health import AsyncHealth
-from maestro_state._async.messages import AsyncMessages
 from maestro_state._async.server import AsyncServer
-from maestro_state._async.sessions import AsyncSessions
 from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
-from maestro_state.stack import Stack
+
+if TYPE_CHECKING:
+    from maestro_state._async.follow import AsyncFollow
+    from maestro_state._async.health import AsyncHealth
+    from maestro_state._async.messages import AsyncMessages
+    from maestro_state._async.sessions import AsyncSessions
+    from maestro_state.stack import Stack
 
 
 class AsyncMaestro:
@@ -36,15 +41,45 @@ class AsyncMaestro:
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(Path(project or "."), environment, settings)
+        opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
-        connection = connect_async(opening.address, revive=opening.revive)
-        self.server = AsyncServer(connection, opening.terms, now_ms)
-        self.sessions = AsyncSessions(self.server, self.project, session or self.settings.session)
-        self.messages = AsyncMessages(self.server, self.sessions)
-        self.follow = AsyncFollow(self.server, self.sessions)
-        self.health = AsyncHealth(self.server, self.project, self.settings)
-        self.stack = Stack(self.project.root, self.settings.redis_url)
+        self.server = AsyncServer(connect_async(opening.address, revive=opening.revive), opening.terms, now_ms)
+        self._pinned = session or self.settings.session
+
+    @cached_property
+    def sessions(self) -> AsyncSessions:
+        """Start, list, look at, switch, end, abort and delete sessions."""
+        from maestro_state._async.sessions import AsyncSessions
+
+        return AsyncSessions(self.server, self.project, self._pinned)
+
+    @cached_property
+    def messages(self) -> AsyncMessages:
+        """Add and read messages."""
+        from maestro_state._async.messages import AsyncMessages
+
+        return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def follow(self) -> AsyncFollow:
+        """Follow a session live."""
+        from maestro_state._async.follow import AsyncFollow
+
+        return AsyncFollow(self.server, self.sessions)
+
+    @cached_property
+    def health(self) -> AsyncHealth:
+        """Check and repair the set-up."""
+        from maestro_state._async.health import AsyncHealth
+
+        return AsyncHealth(self.server, self.project, self.settings)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """Look after the embedded server."""
+        from maestro_state.stack import Stack
+
+        return Stack(self.project.root, self.settings.redis_url)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""

@@ -1,23 +1,28 @@
 # Generated from maestro_state/_async by `make generate`. Do not edit.
-"""The front door: one object per project and server, with a room for each thing that can be done."""
+"""The front door: one object per project and server, with a room for each thing that can be done.
+
+A room is imported when it is first entered: a command pays only for those it uses.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
-from maestro_state._sync.follow import Follow
-from maestro_state._sync.health import Health
-from maestro_state._sync.messages import Messages
 from maestro_state._sync.server import Server
-from maestro_state._sync.sessions import Sessions
 from maestro_state.connection import connect
 from maestro_state.opening import Opening
-from maestro_state.stack import Stack
+
+if TYPE_CHECKING:
+    from maestro_state._sync.follow import Follow
+    from maestro_state._sync.health import Health
+    from maestro_state._sync.messages import Messages
+    from maestro_state._sync.sessions import Sessions
+    from maestro_state.stack import Stack
 
 
 class Maestro:
@@ -37,15 +42,45 @@ class Maestro:
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(Path(project or "."), environment, settings)
+        opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
-        connection = connect(opening.address, revive=opening.revive)
-        self.server = Server(connection, opening.terms, now_ms)
-        self.sessions = Sessions(self.server, self.project, session or self.settings.session)
-        self.messages = Messages(self.server, self.sessions)
-        self.follow = Follow(self.server, self.sessions)
-        self.health = Health(self.server, self.project, self.settings)
-        self.stack = Stack(self.project.root, self.settings.redis_url)
+        self.server = Server(connect(opening.address, revive=opening.revive), opening.terms, now_ms)
+        self._pinned = session or self.settings.session
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Start, list, look at, switch, end, abort and delete sessions."""
+        from maestro_state._sync.sessions import Sessions
+
+        return Sessions(self.server, self.project, self._pinned)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Add and read messages."""
+        from maestro_state._sync.messages import Messages
+
+        return Messages(self.server, self.sessions)
+
+    @cached_property
+    def follow(self) -> Follow:
+        """Follow a session live."""
+        from maestro_state._sync.follow import Follow
+
+        return Follow(self.server, self.sessions)
+
+    @cached_property
+    def health(self) -> Health:
+        """Check and repair the set-up."""
+        from maestro_state._sync.health import Health
+
+        return Health(self.server, self.project, self.settings)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """Look after the embedded server."""
+        from maestro_state.stack import Stack
+
+        return Stack(self.project.root, self.settings.redis_url)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""

@@ -2,7 +2,7 @@
 start_session: make a session -> iniciada, unless its id is taken.
 KEYS     session: session
 ARGV     command_id now_ms grace_ms state ttl_ms fields...
-RETURNS  OK last_id summary | EXISTS
+RETURNS  OK last_id summary | EXISTS | LATE
 INCLUDES summary lane repeated
 ]]
 local lane_field, number = lane(command_id)
