@@ -189,7 +189,9 @@ class AsyncSessions:
         """Remove a session from the server and from this checkout's index, for good."""
         session_id = await self.resolve(ref)
         self._project.check_index()
-        found = await self._server.run(ops.delete_session(self._server.terms, session_id))
+        # Looked for beforehand: when the answer to the removal is lost, its repeat finds nothing, and all is well.
+        found = await self._server.fetch(ops.has_session(self._server.terms, session_id))
+        await self._server.run(ops.delete_session(self._server.terms, session_id))
         await self._server.run(index_ops.forget_session(self._server.terms, session_id))
         if not found and session_id not in self._on_disk():
             raise SessionNotFound(session_id)
@@ -209,8 +211,10 @@ class AsyncSessions:
     ) -> Field:
         """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
         session_id = await self.resolve(ref)
-        call = ops.set_field(self._server.terms, self._server.stamp(), session_id, field, value, if_revision)
-        revision = await self._server.change(session_id, call)
+        with self._server.lane() as lane:
+            stamp = self._server.stamp(lane.next_command_id())
+            call = ops.set_field(self._server.terms, stamp, session_id, field, value, if_revision)
+            revision = await self._server.change(session_id, call)
         return Field(field=field, value=value, revision=int(revision))
 
     def _activate(self, session_id: str) -> None:

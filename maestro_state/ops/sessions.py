@@ -47,8 +47,13 @@ def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> C
 
 
 def delete_session(terms: Terms, session_id: str) -> Call:
-    """Remove a session from the server for good; True when there was one."""
-    return Call(load("delete_session"), terms.keys.session(session_id), (), lambda reply: text(reply[0]) == "OK")
+    """Remove a session from the server for good."""
+    return Call(load("delete_session"), terms.keys.session(session_id), (), lambda reply: text(reply[0]))
+
+
+def has_session(terms: Terms, session_id: str) -> Query:
+    """Ask whether there is such a session."""
+    return Query(("EXISTS", terms.keys.of_session(session_id, "session")), bool)
 
 
 def set_field(
