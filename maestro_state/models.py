@@ -60,7 +60,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     forked_from: str | None = None
 
 
-class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One row of `session list`."""
 
     id: str
