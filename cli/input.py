@@ -32,5 +32,5 @@ def json_argument(name: str, text: str) -> Any:
     """Read a JSON argument; say where it breaks."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidValue(f"{name} is not JSON: {error}") from error

@@ -15,8 +15,9 @@ import click
 import msgspec
 
 #: What a terminal would obey, or what would make text read differently from what it is: control characters other than
-#: tab and newline, the C1 range, and the marks that change the direction of text.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: tab and newline, the C1 range, and the marks that change the direction of text. Surrogates are what Python makes of
+#: an argument that is not UTF-8: they cannot be printed at all.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 STATE_COLOURS = {
     "iniciada": "blue",

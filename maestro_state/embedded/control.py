@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from maestro_state.embedded import locks, paths
+from maestro_state.embedded.origin import has_data, vouch
 from maestro_state.embedded.supervision import stop_supervisor
 from maestro_state.embedded.wire import Answer, Wire, WireError, ping, read_info
 from maestro_state.errors import ServerUnavailable
@@ -66,6 +67,20 @@ def stop(root: Path, timeout_s: float = 15.0) -> None:
         stop_supervisor(folder, deadline)  # one that was just starting and took over
     finally:
         os.close(folder)
+
+
+def vouch_for_data(root: Path) -> bool:
+    """Accept server data that came from elsewhere as one's own; tell whether there was any."""
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return False
+    try:
+        if not has_data(folder):
+            return False
+        vouch(folder)
+    finally:
+        os.close(folder)
+    return True
 
 
 def stop_server(root: Path, folder: int, deadline: float) -> None:

@@ -97,11 +97,13 @@ def _launch(
     import subprocess
 
     from maestro_state.embedded.binary import find_binary
+    from maestro_state.embedded.origin import check_origin
 
     program = find_binary(binary)
     data, socket = paths.data_path(root), paths.socket_address(root)
     try:
         _refuse_symlinks(folder)
+        check_origin(folder)
         with paths.open_socket_folder(root) as socket_folder, suppress(FileNotFoundError):
             os.unlink(paths.SOCKET, dir_fd=socket_folder)
         if os.path.dirname(socket) != data:

@@ -12,6 +12,7 @@ from maestro_state.models import SETTABLE, Counters, Field, Session, Stats
 from maestro_state.names import slug_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.ops.values import check_size, json_bytes, text_bytes
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState, liveness
 
@@ -25,7 +26,8 @@ RECORD = (
 
 def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fields: dict[str, str | None]) -> Call:
     """Make a session; `fields` are further fields of the record, those without a value left out."""
-    present = [part for name, value in fields.items() if value for part in (name, value)]
+    limit = terms.max_value_bytes
+    present = [part for name, value in fields.items() if value for part in (name, text_bytes(name, value, limit))]
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(SessionState.STARTED), ttl_ms,
             "user_id", terms.user, *present)  # fmt: skip
     return Call(load("start_session"), terms.keys.session(session_id), args,
@@ -41,7 +43,8 @@ def finalize_session(terms: Terms, stamp: Stamp, session_id: str) -> Call:
 
 def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> Call:
     """Freeze a session as given up."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), reason)
+    why = text_bytes("the reason", reason, terms.max_value_bytes)
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), why)
     return Call(load("abort_session"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "aborting it"))  # fmt: skip
 
@@ -70,17 +73,13 @@ def set_field(
 def _stored(terms: Terms, field: str, value: Any) -> bytes:
     if field not in SETTABLE:
         raise InvalidValue(f"there is no field '{field[:40]}' to set", hint=f"one of {', '.join(SETTABLE)}")
-    if SETTABLE[field]:
-        if not isinstance(value, dict):
-            raise InvalidValue(f"{field} must be a JSON object")
-        stored = msgspec.json.encode(value)
-    elif isinstance(value, str) and "\0" not in value:
-        stored = value.encode()
-    else:
-        raise InvalidValue(f"{field} must be text without NUL")
-    if len(stored) > terms.max_value_bytes:
-        raise InvalidValue(f"{field} is {len(stored)} bytes; at most {terms.max_value_bytes} are kept")
-    return stored
+    if not SETTABLE[field]:
+        if isinstance(value, str) and "\0" in value:
+            raise InvalidValue(f"{field} must be text without NUL")
+        return text_bytes(field, value, terms.max_value_bytes)
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{field} must be a JSON object")
+    return check_size(field, json_bytes(field, value), terms.max_value_bytes)
 
 
 def get_field(terms: Terms, session_id: str, field: str) -> Query:
