@@ -18,17 +18,17 @@ SESSIONS = 200
 MEMORY = ["--maxmemory", "8mb"]
 
 
-def add_for_ever(maestro, session_id, added):
+def add_for_ever(maestro, session_id, added, size):
     """Add messages as long as the server takes them."""
     while True:
-        added.append(maestro.messages.add("user", f"{len(added):08}" + "x" * 4000, session_id))
+        added.append(maestro.messages.add("user", f"{len(added):08}" + "x" * size, session_id))
 
 
-def fill(maestro, session_id):
+def fill(maestro, session_id, size=4000):
     """Add messages until the server refuses; return those it took."""
     added: list = []
     with pytest.raises(ServerStorageError) as refused:
-        add_for_ever(maestro, session_id, added)
+        add_for_ever(maestro, session_id, added, size)
     assert refused.value.exit_code == 5
     assert "OOM" in str(refused.value)
     return added
@@ -85,7 +85,7 @@ def test_what_was_stored_is_never_reported_as_refused(project, tmp_path):
         Maestro(project, redis_url=server.url, now_ms=now_ms) as maestro,
     ):
         session = maestro.sessions.start("brim")
-        added = fill(maestro, session.id)
+        added = fill(maestro, session.id) + fill(maestro, session.id, size=1)
         assert maestro.messages.since(None, session.id) == added
 
 
