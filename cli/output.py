@@ -156,9 +156,18 @@ def ago(then_ms: int, now_ms: int) -> str:
 def duration(seconds: int) -> str:
     """Say a span of time in the one unit that matters."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
+        if round(seconds / size, 1) >= 1:
+            return f"{round(seconds / size)} {unit}"
     return f"{seconds} s"
+
+
+def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Show a stored time as the clock on this person's wall does."""
+    import time
+
+    from maestro_state.clock import from_iso
+
+    return time.strftime(form, time.localtime(from_iso(timestamp) // 1000))
 
 
 def json_line(value: Any) -> None:

@@ -50,7 +50,7 @@ def describe(event: Event) -> str:
     """Return the line a person sees of an event."""
     from cli import output
 
-    clock = output.colour(event.ts[11:19], dim=True)
+    clock = output.colour(output.local_time(event.ts, "%H:%M:%S"), dim=True)
     return f"{clock}  {output.colour(event.type, 'cyan'):<20}  {output.safe(_gist(event))}".rstrip()
 
 
