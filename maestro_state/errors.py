@@ -4,7 +4,7 @@ MaestroError                    code · hint · exit_code
 ├─ UsageError            2      bad input: refused before anything changed
 │  ├─ InvalidName · InvalidValue · ContentTooLarge · PathRefused · AmbiguousReference · ConfigError
 ├─ NotFound              3
-│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound
+│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound · RunNotFound
 ├─ Refused               4      not in this state, or somebody else was first
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
@@ -135,6 +135,17 @@ class ItemNotFound(NotFound):
             f"session {session_id} has no context item '{item_id[:40]}'", hint="maestro context list --all"
         )
         self.item_id = item_id
+
+
+class RunNotFound(NotFound):
+    """There is no such run."""
+
+    code = "run_not_found"
+
+    def __init__(self, session_id: str, run_id: str) -> None:
+        """Say where it was looked for."""
+        super().__init__(f"session {session_id} has no run '{run_id[:40]}'", hint="maestro runs")
+        self.run_id = run_id
 
 
 class PathNotFound(NotFound):
