@@ -17,6 +17,7 @@ from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._async.context import AsyncContext
     from maestro_state._async.follow import AsyncFollow
     from maestro_state._async.health import AsyncHealth
     from maestro_state._async.messages import AsyncMessages
@@ -59,6 +60,13 @@ class AsyncMaestro:
         from maestro_state._async.messages import AsyncMessages
 
         return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> AsyncContext:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._async.context import AsyncContext
+
+        return AsyncContext(self.server, self.sessions, self.project)
 
     @cached_property
     def follow(self) -> AsyncFollow:

@@ -18,6 +18,7 @@ from maestro_state.connection import connect
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._sync.context import Context
     from maestro_state._sync.follow import Follow
     from maestro_state._sync.health import Health
     from maestro_state._sync.messages import Messages
@@ -60,6 +61,13 @@ class Maestro:
         from maestro_state._sync.messages import Messages
 
         return Messages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> Context:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._sync.context import Context
+
+        return Context(self.server, self.sessions, self.project)
 
     @cached_property
     def follow(self) -> Follow:

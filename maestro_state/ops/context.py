@@ -98,9 +98,17 @@ def new_text(terms: Terms, now_ms: int, content: bytes, labels: Iterable[str], n
 
 
 def new_file(
-    now_ms: int, path_rel: str, content: bytes, mtime_ms: int, *, labels: tuple[str, ...] = (), follow: bool = False
+    now_ms: int,
+    path_rel: str,
+    content: bytes,
+    mtime_ms: int,
+    *,
+    labels: tuple[str, ...] = (),
+    notes: str | None = None,
+    follow: bool = False,
+    replaces: str = "",
 ) -> NewItem:
-    """Make an item of a file's content at this moment."""
+    """Make an item of a file's content at this moment; `follow` for one that a link out of the project led to."""
     digest = digest_of(content)
     source: dict[str, Any] = {
         "path_rel": path_rel,
@@ -111,7 +119,23 @@ def new_file(
     }
     if follow:
         source["follow"] = True
-    return NewItem(kind="file", source=source, content=content, digest=digest, labels=labels)
+    return NewItem(
+        kind="file",
+        source=source,
+        content=content,
+        digest=digest,
+        labels=labels,
+        notes=_notes(notes),
+        replaces=replaces,
+    )
+
+
+def check_refreshable(item: ContextItem) -> None:
+    """Refuse an item that has no file to look at again, or is out already."""
+    if item.kind != "file":
+        raise Refused(f"context item {item.id} is {item.kind}; only files can be refreshed")
+    if item.state != "active":
+        raise Refused(f"context item {item.id} is removed already", hint="maestro context list")
 
 
 def new_output(
@@ -150,22 +174,18 @@ def lines_of(content: bytes, lines: str) -> bytes:
     last = int(found[3]) if found[3] else None if found[2] else first
     if first < 1 or (last is not None and last < first):
         raise InvalidValue(f"lines {lines}: they count from 1, and the first comes first", hint="--lines 10-20")
-    there = content.splitlines(keepends=True) if b"\r" not in content else _split(content)
+    # Newlines alone make lines: a progress bar's carriage returns do not.
+    there = re.findall(rb"[^\n]*\n|[^\n]+", content)
     if first > len(there):
         raise InvalidValue(f"lines {lines}: the output has only {len(there)}")
     return b"".join(there[first - 1 : last])
-
-
-def _split(content: bytes) -> list[bytes]:
-    """Split after newlines only: a progress bar's carriage returns do not make lines."""
-    return [line for line in re.split(rb"(?<=\n)", content) if line]
 
 
 def item_id_of(text: str) -> str:
     """Return an item's id from how people write it: ctx-0001, 0001 or 1."""
     found = _ITEM_ID.fullmatch(text)
     if found is None:
-        raise InvalidValue(f"'{text[:40]}' is not the id of a context item", hint="ctx-0001, as maestro context list shows")
+        raise InvalidValue(f"'{text[:40]}' is not the id of a context item", hint="such as ctx-0001")
     return f"ctx-{int(found[1]):04d}"
 
 
