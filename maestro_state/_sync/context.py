@@ -10,8 +10,8 @@ from pathlib import Path
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import from_iso, iso
-from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run, Skipped
-from maestro_state.errors import ContentTooLarge, ItemNotFound, PathNotFound, PathRefused, WorkFailed
+from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
+from maestro_state.errors import ItemNotFound, WorkFailed
 from maestro_state.ops import context as ops
 from maestro_state.ops.contents import read_blob, read_items, read_runs
 from maestro_state.project import Project
@@ -51,47 +51,28 @@ class Context:
         itself, unless it looks like a path; `kind` file or text decides it for all, and bytes are always a text.
         Items are added in batches, each whole or not at all; `progress` is told after each.
         """
-        from maestro_state.files.choosing import File, choose
+        from maestro_state.files.ahead import ahead
+        from maestro_state.files.choosing import choose
+        from maestro_state.files.making import Making
         from maestro_state.files.reading import Tree
 
-        session_id, limit = self._sessions.resolve(ref), self._server.terms.max_value_bytes
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
         checked = ops.check_labels(labels)
         with Tree(self._project.root) as tree:
             where = Path(folder or os.getcwd())
-            choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=limit)
-            now, skipped = self._server.now_ms(), list(choice.skipped)
-            texts = {
-                at: ops.new_text(self._server.terms, now, entry, checked, note)
-                for at, entry in enumerate(choice.entries)
-                if isinstance(entry, bytes)
-            }
-            batch = _Batch()
-            added: Items = []
-            for at, entry in enumerate(choice.entries):
-                if isinstance(entry, File):
-                    try:
-                        content = tree.read(entry.place, limit)
-                    except (ContentTooLarge, PathNotFound, PathRefused) as error:
-                        if entry.is_named:
-                            raise
-                        skipped.append(Skipped(entry.place.path_rel, str(error)))  # changed since it was listed
-                        continue
-                    item = ops.new_file(
-                        now, entry.place.path_rel, content.data, content.mtime_ms, labels=checked, notes=note,
-                        follow=entry.place.is_outside,
-                    )  # fmt: skip
-                else:
-                    item = texts[at]
-                if batch.is_full_with(item):
-                    added += self._add(session_id, batch.take())
-                    if progress:
-                        progress(len(added), len(choice.entries))
-                batch.put(item)
-            if batch.items or not added:
-                added += self._add(session_id, batch.take())
-            if progress:
-                progress(len(added), len(choice.entries))
-        return Added(added, skipped)
+            choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
+            making = Making(tree, terms, self._server.now_ms(), checked, note)
+            texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
+            total, added = len(choice.entries), Items()
+            batches = making.batches(choice.entries, texts)
+            # A single file is not worth a thread.
+            for batch in ahead(batches) if total > ops.AHEAD_ITEMS else batches:
+                added += self._add(session_id, batch)
+                if progress:
+                    progress(len(added), total)
+            if not added:
+                self._sessions.read(session_id)
+        return Added(added, [*choice.skipped, *making.skipped])
 
     def list(self, ref: str | None = None, *, everything: bool = False) -> Listed:
         """List the active items, or `everything` that ever was one, each file with how it compares now."""
@@ -140,41 +121,21 @@ class Context:
 
         Without ids: of all active files; those that are gone are skipped, and said.
         """
-        from maestro_state.files.drift import CHANGED, MISSING, drift_of
+        from maestro_state.files.making import Making
         from maestro_state.files.reading import Tree
 
-        session_id, limit = self._sessions.resolve(ref), self._server.terms.max_value_bytes
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
         items = self._items(session_id)
         chosen = [_find(session_id, items, ops.item_id_of(one)) for one in dict.fromkeys(item_ids)]
         for item in chosen:
             ops.check_refreshable(item)
-        chosen = chosen or [item for item in items if item.state == "active" and item.kind == "file"]
-        now, added, skipped, batch = self._server.now_ms(), Items(), list[Skipped](), _Batch()
+        files = chosen or [item for item in items if item.state == "active" and item.kind == "file"]
+        added = Items()
         with Tree(self._project.root) as tree:
-            for item in chosen:
-                path, state = str(item.source.get("path_rel")), drift_of(tree, item)
-                if state == MISSING:
-                    skipped.append(Skipped(path, "the file is gone"))
-                if state != CHANGED:
-                    continue
-                try:
-                    place = tree.place(tree.root, path, follow=item.source.get("follow") is True)
-                    content = tree.read(place, limit)
-                except (ContentTooLarge, PathNotFound, PathRefused) as error:
-                    if item_ids:
-                        raise
-                    skipped.append(Skipped(path, str(error)))
-                    continue
-                new = ops.new_file(
-                    now, path, content.data, content.mtime_ms, labels=tuple(item.labels), notes=item.notes,
-                    follow=place.is_outside, replaces=item.id,
-                )  # fmt: skip
-                if batch.is_full_with(new):
-                    added += self._add(session_id, batch.take())
-                batch.put(new)
-            if batch.items:
-                added += self._add(session_id, batch.take())
-        return Added(added, skipped)
+            making = Making(tree, terms, self._server.now_ms(), (), None)
+            for batch in making.refreshed(files, is_named=bool(chosen)):
+                added += self._add(session_id, batch)
+        return Added(added, making.skipped)
 
     def _items(self, session_id: str) -> Items:
         found: Items = self._server.fetch(read_items(self._server.terms, session_id))
@@ -184,9 +145,6 @@ class Context:
 
     def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
         """Add one batch: first the contents the session has not got, then the items, in one step."""
-        if not items:
-            self._sessions.read(session_id)
-            return []
         terms, contents = self._server.terms, {item.digest: item.content for item in items}
         missing = self._server.run(ops.missing_blobs(terms, session_id, list(contents)))
         if missing:
@@ -213,29 +171,6 @@ class Context:
         if run.output_ref and run.output_ref.digest and ops.digest_of(content) != run.output_ref.digest:
             raise WorkFailed(f"the output of run {run.id} is not what was recorded: {size} of {wanted} bytes are there")
         return content
-
-
-class _Batch:
-    """Items on their way: as many as one call takes."""
-
-    def __init__(self) -> None:
-        self.items: NewItems = []
-        self._bytes = 0
-
-    def is_full_with(self, item: ops.NewItem) -> bool:
-        """Tell whether what is here must go before this one comes."""
-        too_much = self._bytes + len(item.content) > ops.BATCH_BYTES
-        return bool(self.items) and (too_much or len(self.items) >= ops.BATCH_ITEMS)
-
-    def put(self, item: ops.NewItem) -> None:
-        """Take one more."""
-        self.items.append(item)
-        self._bytes += len(item.content)
-
-    def take(self) -> NewItems:
-        """Hand out what is here, and start anew."""
-        items, self.items, self._bytes = self.items, [], 0
-        return items
 
 
 def _find(session_id: str, items: Items, item_id: str) -> ContextItem:

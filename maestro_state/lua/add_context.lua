@@ -25,23 +25,27 @@ end
 local count = #rows / ROW
 local first = redis.call('HINCRBY', session, 'ctx_seq', count) - count + 1
 local now = string.format('%.0f', admitted.now)
+local fields = {}
 for index = 0, count - 1 do
   local at = index * ROW + 1
   local id = string.format('ctx-%04.0f', first + index)
   -- The item is JSON already; its id, which only this script knows, goes in at two places.
-  redis.call('HSET', items, id, '{"id":"' .. id .. rows[at + 1] .. id .. rows[at + 2])
+  fields[#fields + 1] = id
+  fields[#fields + 1] = '{"id":"' .. id .. rows[at + 1] .. id .. rows[at + 2]
   local entry = {'type', 'context.added', 'item', id, 'kind', rows[at + 4], 'size', rows[at + 5]}
   if rows[at + 6] ~= '' then
     entry[#entry + 1] = 'source'
     entry[#entry + 1] = rows[at + 6]
   end
   if rows[at + 3] ~= '' then
-    redis.call('HSET', items, rows[at + 3] .. ':removed_at', now)
+    fields[#fields + 1] = rows[at + 3] .. ':removed_at'
+    fields[#fields + 1] = now
     entry[#entry + 1] = 'replaces'
     entry[#entry + 1] = rows[at + 3]
   end
   emit(admitted, events, entry)
 end
+redis.call('HSET', items, unpack(fields))
 if run ~= '' then redis.call('HSET', runs, run .. ':relevant', relevant) end
 redis.call('HINCRBY', session, 'active_items', count - replaced)
 local target = next(STEPS[admitted.state])

@@ -17,9 +17,13 @@ from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState
 
-#: A batch is one script call: at most so many items, and no further item once it holds so many bytes.
+#: A batch is one script call: at most so many items, and no further item once it holds so many bytes. Larger ones are
+#: slower, not faster: they no longer fit the caches on their way.
 BATCH_ITEMS = 200
-BATCH_BYTES = 1024 * 1024
+BATCH_BYTES = 512 * 1024
+
+#: From this many items on, the next batch is read while the one before is stored.
+AHEAD_ITEMS = 32
 
 #: Longest label, and how many an item may have.
 LABEL_MAX, LABELS_MAX = 100, 20
