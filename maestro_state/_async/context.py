@@ -146,13 +146,13 @@ class AsyncContext:
         """Add one batch: first the contents the session has not got, then the items, in one step."""
         terms, contents = self._server.terms, {item.digest: item.content for item in items}
         missing = await self._server.run(ops.missing_blobs(terms, session_id, list(contents)))
-        if missing:
-            wanted = {digest: content for digest, content in contents.items() if digest in missing}
-            await self._server.change(
-                session_id, ops.put_blobs(terms, self._server.now_ms(), session_id, wanted)
-            )
-        call = ops.add_context(terms, self._server.stamp(), session_id, items, mark)
-        first = int(await self._server.change(session_id, call))
+        with self._server.lane() as lane:
+            if missing:
+                wanted = {digest: contents[digest] for digest in missing}
+                stamp = self._server.stamp(lane.next_command_id())
+                await self._server.change(session_id, ops.put_blobs(terms, stamp, session_id, wanted))
+            stamp = self._server.stamp(lane.next_command_id())
+            first = int(await self._server.change(session_id, ops.add_context(terms, stamp, session_id, items, mark)))
         return [item.as_item(first + at) for at, item in enumerate(items)]
 
     async def _output(self, session_id: str, run: Run) -> bytes:

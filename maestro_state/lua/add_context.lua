@@ -1,14 +1,13 @@
 --[[
 add_context: append items whose content is here, all or none; the first one moves iniciada -> com_contexto.
-KEYS     session: session events commands items blobs runs
-ARGV     command_id now_ms grace_ms user run relevant rows...
-RETURNS  OK first summary | NOT_FOUND | BAD_STATE state | EXPIRED | NO_BLOB digest | NO_RUN run | NO_ITEM item | REMOVED item
-INCLUDES summary recall remember admit emit renew
+KEYS     session: session events items blobs runs
+ARGV     command_id now_ms grace_ms user empty target run relevant rows...
+RETURNS  OK first summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_BLOB digest | NO_RUN run | NO_ITEM item
+         | REMOVED item
+INCLUDES summary lane repeated admit emit settle
 ]]
-local said = recall(command_id)
-if said then return said end
-local admitted, refusal = admit(tonumber(now_ms))
-if refusal then return refusal end
+local admitted, answer = admit(command_id)
+if answer then return answer end
 if run ~= '' and redis.call('HEXISTS', runs, run) == 0 then return {'NO_RUN', run} end
 -- A row is: digest, what precedes the id's second place, what follows it, the item it replaces, its event's fields.
 local ROW = 7
@@ -22,13 +21,13 @@ for at = 1, #rows, ROW do
     replaced = replaced + 1
   end
 end
-local count = #rows / ROW
-local first = redis.call('HINCRBY', session, 'ctx_seq', count) - count + 1
+local counters = redis.call('HMGET', session, 'ctx_seq', 'active_items')
+local seq, count = tonumber(counters[1] or '0'), #rows / ROW
 local now = string.format('%.0f', admitted.now)
 local fields = {}
-for index = 0, count - 1 do
-  local at = index * ROW + 1
-  local id = string.format('ctx-%04.0f', first + index)
+for index = 1, count do
+  local at = (index - 1) * ROW + 1
+  local id = string.format('ctx-%04.0f', seq + index)
   -- The item is JSON already; its id, which only this script knows, goes in at two places.
   fields[#fields + 1] = id
   fields[#fields + 1] = '{"id":"' .. id .. rows[at + 1] .. id .. rows[at + 2]
@@ -47,12 +46,10 @@ for index = 0, count - 1 do
 end
 redis.call('HSET', items, unpack(fields))
 if run ~= '' then redis.call('HSET', runs, run .. ':relevant', relevant) end
-redis.call('HINCRBY', session, 'active_items', count - replaced)
-local target = next(STEPS[admitted.state])
-if target ~= admitted.state then
-  redis.call('HSET', session, 'state', target)
+local active = tonumber(counters[2] or '0') + count - replaced
+local changes = {'ctx_seq', string.format('%.0f', seq + count), 'active_items', string.format('%.0f', active)}
+if admitted.state == empty then
+  changes[5], changes[6] = 'state', target
   admitted.touched_at = 0  -- a change of state is always indexed
 end
-first = string.format('%.0f', first)
-remember(command_id, {'OK', first})
-return {'OK', first, renew(admitted, tonumber(grace_ms), {items, events, commands})}
+return settle(admitted, {'OK', string.format('%.0f', seq + 1)}, {items, events}, changes)

@@ -34,6 +34,9 @@ _LINES = re.compile(r"([0-9]{1,9})(-([0-9]{1,9})?)?", re.ASCII)
 
 _encode = msgspec.json.encode
 
+#: The step that the first item is, and back again the removal of the last.
+_STEP = (str(SessionState.STARTED), str(SessionState.WITH_CONTEXT))
+
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True):
     """An item before it has an id."""
@@ -217,9 +220,9 @@ def missing_blobs(terms: Terms, session_id: str, digests: Sequence[str]) -> Call
                 lambda reply: {digest.decode() for digest in reply[1]})  # fmt: skip
 
 
-def put_blobs(terms: Terms, now_ms: int, session_id: str, contents: dict[str, bytes]) -> Call:
+def put_blobs(terms: Terms, stamp: Stamp, session_id: str, contents: dict[str, bytes]) -> Call:
     """Keep contents by their digest; repeatable."""
-    args = (now_ms, terms.grace_ms, *(part for pair in contents.items() for part in pair))
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, *(part for pair in contents.items() for part in pair))
     return Call(load("put_blobs"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "adding context"))  # fmt: skip
 
@@ -230,7 +233,7 @@ def add_context(
     """Append items whose contents are there already; returns the number of the first."""
     marks = (relevant.run_id, _encode(relevant)) if relevant else ("", "")
     rows = [part for item in items for part in _row(item)]
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *marks, *rows)
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *_STEP, *marks, *rows)
     return Call(load("add_context"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "adding context"))  # fmt: skip
 
@@ -251,7 +254,7 @@ def remove_context(
     terms: Terms, stamp: Stamp, session_id: str, item_ids: Sequence[str], *, is_clearing: bool = False
 ) -> Call:
     """Take items out of the active list; returns how many. Clearing passes over those that are out already."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.STARTED),
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *reversed(_STEP),
             int(is_clearing), *item_ids)  # fmt: skip
     return Call(load("remove_context"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "removing context"))  # fmt: skip
