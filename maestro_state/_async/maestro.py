@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from maestro_state._async.health import AsyncHealth
     from maestro_state._async.messages import AsyncMessages
     from maestro_state._async.sessions import AsyncSessions
+    from maestro_state._async.tools import AsyncTools
     from maestro_state.stack import Stack
 
 
@@ -45,6 +46,7 @@ class AsyncMaestro:
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         self.server = AsyncServer(connect_async(opening.address, revive=opening.revive), opening.terms, now_ms)
+        self._environment = environment
         self._pinned = session or self.settings.session
 
     @cached_property
@@ -67,6 +69,13 @@ class AsyncMaestro:
         from maestro_state._async.context import AsyncContext
 
         return AsyncContext(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> AsyncTools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._async.tools import AsyncTools
+
+        return AsyncTools(self.server, self.sessions, self.project, self._environment)
 
     @cached_property
     def follow(self) -> AsyncFollow:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
@@ -59,7 +58,7 @@ class Context:
         session_id, terms = self._sessions.resolve(ref), self._server.terms
         checked = ops.check_labels(labels)
         with Tree(self._project.root) as tree:
-            where = Path(folder or os.getcwd())
+            where = os.fspath(folder or os.getcwd())
             choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
             making = Making(tree, terms, self._server.now_ms(), checked, note)
             texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]

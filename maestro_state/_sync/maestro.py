@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.health import Health
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.sessions import Sessions
+    from maestro_state._sync.tools import Tools
     from maestro_state.stack import Stack
 
 
@@ -46,6 +47,7 @@ class Maestro:
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         self.server = Server(connect(opening.address, revive=opening.revive), opening.terms, now_ms)
+        self._environment = environment
         self._pinned = session or self.settings.session
 
     @cached_property
@@ -68,6 +70,13 @@ class Maestro:
         from maestro_state._sync.context import Context
 
         return Context(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._sync.tools import Tools
+
+        return Tools(self.server, self.sessions, self.project, self._environment)
 
     @cached_property
     def follow(self) -> Follow:

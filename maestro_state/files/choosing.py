@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from maestro_state.contents import Skipped
@@ -41,14 +40,14 @@ def looks_like_path(text: str) -> bool:
 
 
 def choose(
-    tree: Tree, arguments: Iterable[str | bytes], *, folder: Path, kind: str | None, follow: bool, limit: int
+    tree: Tree, arguments: Iterable[str | bytes], *, folder: str, kind: str | None, follow: bool, limit: int
 ) -> Choice:
     """Sort the arguments into texts and files; look at every named file before anything is read.
 
     Bytes are a text as they are. `kind` file or text says what all others are. Raises PathNotFound, PathRefused and
     ContentTooLarge for named files; what folders and globs lead to is skipped, with the reason, instead.
     """
-    choosing = _Choosing(tree, str(folder), follow=follow, limit=limit)
+    choosing = _Choosing(tree, folder, follow=follow, limit=limit)
     for argument in arguments:
         if isinstance(argument, bytes):
             choosing.entries.append(argument)

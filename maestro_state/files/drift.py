@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 import msgspec
 
@@ -20,7 +19,7 @@ SAME, CHANGED, MISSING = "same", "changed", "missing"
 _RACY_MS = 2000
 
 
-def with_drift(root: Path, items: Iterable[ContextItem]) -> list[ListedItem]:
+def with_drift(root: str | os.PathLike[str], items: Iterable[ContextItem]) -> list[ListedItem]:
     """Return the items, each file with how it compares now. Reads a file only when its clock does not tell."""
     with Tree(root) as tree:
         return [

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -41,7 +40,7 @@ class Content(NamedTuple):
 class Tree:
     """The project's folder, opened once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: str | os.PathLike[str]) -> None:
         """Open the root."""
         self.root = os.path.realpath(root)
         self._fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
