@@ -76,7 +76,7 @@ def _show_added(added: Added, word: str, *, as_json: bool) -> None:
         output.document(added)
         return
     for item in added.items[:20]:
-        output.line(f"{output.colour(item.id, bold=True)} {word}  {output.safe(describe(item))}")
+        output.line(f"{output.colour(item.id, bold=True)} {word}  {_kind_and_what(item)}")
     if len(added.items) > 20:
         output.line(f"… and {len(added.items) - 20} more, up to {added.items[-1].id}")
     for one in added.skipped[:20]:
@@ -90,11 +90,17 @@ def describe(item: ContextItem) -> str:
     source = item.source
     match item.kind:
         case "file":
-            return f"file    {source.get('path_rel')}"
+            return str(source.get("path_rel"))
         case "output":
             lines = f" lines {source['lines']}" if "lines" in source else ""
-            return f"output  run {source.get('run_id')}{lines}"
-    return item.kind
+            return f"run {source.get('run_id')}{lines}"
+    return item.notes or ""
+
+
+def _kind_and_what(item: ContextItem) -> str:
+    from cli import output
+
+    return output.safe(f"{item.kind:<7} {describe(item)}".rstrip())
 
 
 @context.command("list")
@@ -122,8 +128,9 @@ def list_items(app: App, show_all: bool, as_json: bool) -> None:
         size, state = item.source.get("size"), item.drift or ""
         if item.state == "removed":
             state = "removed"
-        rows.append((item.id, describe(item), "" if size is None else str(size), " ".join(item.labels), _drift(state)))
-    output.table(("item", "what", "bytes", "labels", "now"), rows)
+        bytes_text = "" if size is None else str(size)
+        rows.append((item.id, item.kind, describe(item), bytes_text, " ".join(item.labels), _drift(state)))
+    output.table(("item", "kind", "what", "bytes", "labels", "now"), rows, flexible=2)
 
 
 def _drift(word: str) -> str:
@@ -151,7 +158,7 @@ def show(app: App, item_id: str, as_json: bool) -> None:
     elif not output.is_terminal():
         output.raw(content)
     else:
-        output.line(f"{output.colour(item.id, bold=True)}  {output.safe(describe(item))}  {item.state}")
+        output.line(f"{output.colour(item.id, bold=True)}  {_kind_and_what(item)}  {item.state}")
         for name, value in (("labels", " ".join(item.labels)), ("note", item.notes), ("sha256", item.snapshot.digest)):
             if value:
                 output.line(f"  {name:<8}{output.safe(value)}")
@@ -177,7 +184,7 @@ def remove(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
         output.document({"items": removed})
         return
     for item in removed:
-        output.line(f"{output.colour(item.id, bold=True)} removed  {output.safe(describe(item))}")
+        output.line(f"{output.colour(item.id, bold=True)} removed  {_kind_and_what(item)}")
 
 
 @context.command()

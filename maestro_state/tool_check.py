@@ -81,7 +81,7 @@ def _check(tool: Tool, environ: Mapping[str, str], when: str, given: str | None,
 def _finding(tool: Tool, when: str, path: str | None, status: str, notes: str, printed: str) -> Finding:
     notes = "".join(char if char.isprintable() else " " for char in redact_text(notes))[:_NOTE_MAX].strip()
     log = f"{tool.name}: {status}, {path or 'no program'}\n  {notes}\n" + "".join(
-        f"  | {line}\n" for line in redact_text(printed).splitlines()[:50]
+        f"  | {redact_text(line)}\n" for line in printed.splitlines()[:50]
     )
     return Finding(ToolRow(tool.name, path, when, status, notes or None), log)
 

@@ -96,7 +96,7 @@ def new_text(terms: Terms, now_ms: int, content: bytes, labels: Iterable[str], n
     check_size(terms, "the text", len(content))
     return NewItem(
         kind="text",
-        source={"added_at": iso(now_ms)},
+        source={"added_at": iso(now_ms), "size": len(content)},
         content=content,
         digest=digest_of(content),
         labels=check_labels(labels),
@@ -156,6 +156,7 @@ def new_output(
     if not content:
         raise Refused(f"run {run_id} has no output", hint="maestro runs")
     check_size(terms, f"the output of run {run_id}", len(content))
+    source["size"] = len(content)
     return NewItem(
         kind="output",
         source=source,
