@@ -21,6 +21,9 @@ from maestro_state.errors import MaestroError
 #: Command → module, attribute, the line the help screen shows.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "session": ("cli.session", "session", "Start, list, switch, end and look at sessions."),
+    "context": ("cli.context", "context", "Add files, texts and outputs to what runs are sent along."),
+    "use": ("cli.tool", "use", "Choose the tool that runs of this session use."),
+    "tool": ("cli.tool", "tool", "List and check the AI tools."),
     "watch": ("cli.watch", "watch", "Follow a session live."),
     "message": ("cli.message", "message", "Add messages to a session."),
     "messages": ("cli.message", "messages", "Read the messages of a session."),

@@ -85,6 +85,49 @@ def note(text: str) -> None:
         sys.stderr.write(text + "\n")
 
 
+def warning(text: str) -> None:
+    """Tell on stderr about something that was left out."""
+    sys.stderr.write(f"maestro: {safe(text).replace(chr(10), ' ')}\n")
+
+
+class Progress:
+    """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
+
+    def __init__(self, word: str) -> None:
+        """Take what is being counted."""
+        self._word = word
+        self._shown = ""
+
+    def update(self, done: int, total: int) -> None:
+        """Show how far it is."""
+        if total >= 100 and sys.stderr.isatty():
+            self._shown = f"{self._word} {done} of {total}"
+            sys.stderr.write(f"\r{self._shown}")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        """Leave the line."""
+        if self._shown:
+            sys.stderr.write("\n")
+
+
+def raw(content: bytes) -> None:
+    """Write bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def content_fields(content: bytes) -> dict[str, str]:
+    """Return a content as fields of a document: text, or base64 where it is none."""
+    try:
+        return {"content": content.decode()}
+    except UnicodeDecodeError:
+        import base64
+
+        return {"content_base64": base64.b64encode(content).decode()}
+
+
 def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> None:
     """Print an error on stderr: one line, or one JSON document."""
     message, hint = safe(message).replace("\n", " "), safe(hint).replace("\n", " ") if hint else None

@@ -46,6 +46,10 @@ TRANSITIONS: dict[str, _Row] = {
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
     "abort_session": dict.fromkeys(LIVE, (_S.ABORTED,)),
+    "put_blobs": _UNMOVED,
+    "add_context": {**_UNMOVED, _S.STARTED: (_S.WITH_CONTEXT,)},
+    "remove_context": {**_UNMOVED, _S.WITH_CONTEXT: (_S.WITH_CONTEXT, _S.STARTED)},
+    "set_tool": _UNMOVED,
 }
 
 

@@ -17,10 +17,12 @@ from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._async.context import AsyncContext
     from maestro_state._async.follow import AsyncFollow
     from maestro_state._async.health import AsyncHealth
     from maestro_state._async.messages import AsyncMessages
     from maestro_state._async.sessions import AsyncSessions
+    from maestro_state._async.tools import AsyncTools
     from maestro_state.stack import Stack
 
 
@@ -44,6 +46,7 @@ class AsyncMaestro:
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         self.server = AsyncServer(connect_async(opening.address, revive=opening.revive), opening.terms, now_ms)
+        self._environment = environment
         self._pinned = session or self.settings.session
 
     @cached_property
@@ -59,6 +62,20 @@ class AsyncMaestro:
         from maestro_state._async.messages import AsyncMessages
 
         return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> AsyncContext:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._async.context import AsyncContext
+
+        return AsyncContext(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> AsyncTools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._async.tools import AsyncTools
+
+        return AsyncTools(self.server, self.sessions, self.project, self._environment)
 
     @cached_property
     def follow(self) -> AsyncFollow:

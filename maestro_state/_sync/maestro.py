@@ -18,10 +18,12 @@ from maestro_state.connection import connect
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._sync.context import Context
     from maestro_state._sync.follow import Follow
     from maestro_state._sync.health import Health
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.sessions import Sessions
+    from maestro_state._sync.tools import Tools
     from maestro_state.stack import Stack
 
 
@@ -45,6 +47,7 @@ class Maestro:
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         self.server = Server(connect(opening.address, revive=opening.revive), opening.terms, now_ms)
+        self._environment = environment
         self._pinned = session or self.settings.session
 
     @cached_property
@@ -60,6 +63,20 @@ class Maestro:
         from maestro_state._sync.messages import Messages
 
         return Messages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> Context:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._sync.context import Context
+
+        return Context(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._sync.tools import Tools
+
+        return Tools(self.server, self.sessions, self.project, self._environment)
 
     @cached_property
     def follow(self) -> Follow:
