@@ -1,4 +1,4 @@
-"""kill -9 of the server under load: what was acknowledged is there, once, and no writer notices more than a pause."""
+"""kill -9 of the server under load: what was acknowledged is there, once, and writers notice a pause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("busy")
 
 
 def test_acknowledged_messages_survive_and_no_writer_leaves(tmp_path):
-    """8 writers, 5 kills at random moments: nothing acknowledged lost, nothing doubled, order kept, nobody gone."""
+    """8 writers, 5 kills at random moments: nothing acknowledged lost or doubled, order kept, nobody gone."""
     chance = seeded()
     with temporary_project() as project, ExitStack() as stack, Maestro(project) as maestro:
         session = maestro.sessions.start("killed")
@@ -83,7 +83,7 @@ def test_it_is_the_append_only_file_that_keeps_them(project, tmp_path, append_on
 
 
 def test_what_was_acknowledged_last_survives_too(tmp_path):
-    """A server killed the moment it has answered has written what it answered for, whatever its disk is busy with."""
+    """A server killed the moment it has answered has written what it answered for, however busy its disk."""
     with temporary_project() as project, Maestro(project) as maestro:
         session = maestro.sessions.start("last")
         added = []
