@@ -52,7 +52,7 @@ def on_fake(most: int) -> type[SessionLife]:
 
 @pytest.mark.parametrize(("most", "count"), [(1, 200), (6, 100)])
 def test_lives_on_a_fake_server(most, count):
-    """300 lives of 30 steps agree with the model: those of one session alone, and those of several at once."""
+    """300 lives of 30 steps agree with the model: those of one session, and those of several."""
     run_state_machine_as_test(on_fake(most), settings=lives(count, 30))
 
 
