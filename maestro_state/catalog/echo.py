@@ -5,6 +5,7 @@ Runs as a program of its own, with the standard library only.
 
 from __future__ import annotations
 
+import os
 import sys
 
 #: Bytes copied at a time: small enough that followers see a long prompt come.
@@ -16,10 +17,10 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         sys.stdout.write("echo (built in)\n")
         return 0
-    given, said = sys.stdin.buffer, sys.stdout.buffer
+    said = sys.stdout.buffer
     said.write(b"echo: ")
     last = b""
-    while piece := given.read1(_PIECE):
+    while piece := os.read(0, _PIECE):
         said.write(piece)
         said.flush()
         last = piece

@@ -120,11 +120,11 @@ class JsonLines:
             return shorten(f"{self._tool}: {self.failure}")
         if self.ended and exit_code in (0, None):
             return None
-        reason = self._exit_codes.get(exit_code) if exit_code is not None else None
+        reason = self._exit_codes.get(exit_code, "") if exit_code is not None else ""
         if self.ended:
             said = reason or last_line(stderr)
             return shorten(f"{self._tool} ended with exit code {exit_code}{f': {said}' if said else ''}")
-        said = reason or last_line(self._noise) or last_line(stderr) or self.warning
+        said = reason or last_line(self._noise) or last_line(stderr) or self.warning or ""
         how = "was killed" if exit_code is None else f"ended with exit code {exit_code}"
         return shorten(f"{self._tool} {how} without its {self.terminal} event{f': {said}' if said else ''}")
 
