@@ -2,9 +2,9 @@
 
 MaestroError                    code · hint · exit_code
 ├─ UsageError            2      bad input: refused before anything changed
-│  ├─ InvalidName · InvalidValue · AmbiguousReference · ConfigError
+│  ├─ InvalidName · InvalidValue · ContentTooLarge · PathRefused · AmbiguousReference · ConfigError
 ├─ NotFound              3
-│  ├─ SessionNotFound · NoActiveSession
+│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound
 ├─ Refused               4      not in this state, or somebody else was first
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
@@ -53,6 +53,18 @@ class InvalidValue(UsageError):
     code = "invalid_value"
 
 
+class ContentTooLarge(UsageError):
+    """The content is larger than one item of context may be."""
+
+    code = "content_too_large"
+
+
+class PathRefused(UsageError):
+    """The path leads out of the project, or to something that is no file."""
+
+    code = "path_refused"
+
+
 class AmbiguousReference(UsageError):
     """The reference fits more than one session."""
 
@@ -97,6 +109,38 @@ class NoActiveSession(NotFound):
     def __init__(self) -> None:
         """Point to both ways of getting one."""
         super().__init__(hint="maestro session start NAME, or maestro session switch REF")
+
+
+class ToolNotFound(NotFound):
+    """There is no such tool."""
+
+    code = "unknown_tool"
+
+    def __init__(self, tool: str) -> None:
+        """Name it as the user did."""
+        super().__init__(
+            f"'{tool[:80]}' is neither a tool Maestro knows nor a program found on PATH", hint="maestro tool list"
+        )
+        self.tool = tool
+
+
+class ItemNotFound(NotFound):
+    """There is no such context item."""
+
+    code = "item_not_found"
+
+    def __init__(self, session_id: str, item_id: str) -> None:
+        """Say where it was looked for."""
+        super().__init__(
+            f"session {session_id} has no context item '{item_id[:40]}'", hint="maestro context list --all"
+        )
+        self.item_id = item_id
+
+
+class PathNotFound(NotFound):
+    """There is no such file."""
+
+    code = "path_not_found"
 
 
 class Refused(MaestroError):
