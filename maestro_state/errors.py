@@ -4,9 +4,9 @@ MaestroError                    code · hint · exit_code
 ├─ UsageError            2      bad input: refused before anything changed
 │  ├─ InvalidName · InvalidValue · ContentTooLarge · PathRefused · AmbiguousReference · ConfigError
 ├─ NotFound              3
-│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound
+│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound · RunNotFound · NoTool
 ├─ Refused               4      not in this state, or somebody else was first
-│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict · RunIsOver · RunsOpen · LostClaim
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
@@ -143,6 +143,29 @@ class PathNotFound(NotFound):
     code = "path_not_found"
 
 
+class RunNotFound(NotFound):
+    """There is no such run."""
+
+    code = "run_not_found"
+
+    def __init__(self, session_id: str, run_id: str) -> None:
+        """Say where it was looked for."""
+        super().__init__(f"session {session_id} has no run '{run_id[:40]}'", hint="maestro runs")
+        self.run_id = run_id
+
+
+class NoTool(NotFound):
+    """No tool is chosen."""
+
+    code = "no_tool"
+
+    def __init__(self, session_id: str) -> None:
+        """Point to both ways of choosing one."""
+        super().__init__(
+            f"session {session_id} has no tool chosen", hint="maestro use TOOL, or maestro run --tool TOOL"
+        )
+
+
 class Refused(MaestroError):
     """Not possible in this state."""
 
@@ -188,6 +211,42 @@ class Conflict(Refused):
     """Somebody else changed it first."""
 
     code = "conflict"
+
+
+class RunIsOver(Refused):
+    """The run has ended already."""
+
+    code = "run_is_over"
+
+    def __init__(self, session_id: str, run_id: str, status: str) -> None:
+        """Say how it ended."""
+        super().__init__(f"run {run_id} of {session_id} is not open; its status is {status}", hint="maestro runs")
+        self.run_id, self.status = run_id, status
+
+
+class RunsOpen(Refused):
+    """A run is still open."""
+
+    code = "runs_open"
+
+    def __init__(self, session_id: str) -> None:
+        """Offer to wait or to cancel."""
+        super().__init__(
+            f"session {session_id} is executando: a run is still open",
+            hint="maestro session end --wait, or --cancel",
+        )
+
+
+class LostClaim(Refused):
+    """The run belongs to another attempt by now, or is over; nothing was written."""
+
+    code = "lost_claim"
+
+
+class ContextChanged(Conflict):
+    """The context changed while the run was being started."""
+
+    code = "context_changed"
 
 
 class ServerUnavailable(MaestroError):

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from maestro_state import clock
+from maestro_state._sync.claims import Claims
 from maestro_state._sync.follow import Follow
 from maestro_state._sync.health import Health
 from maestro_state._sync.messages import Messages
+from maestro_state._sync.queue import Queue
+from maestro_state._sync.runs import Runs
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.connection import connect
@@ -34,21 +38,27 @@ class Maestro:
         session: str | None = None,
         environment: Mapping[str, str] = os.environ,
         now_ms: Callable[[], int] = clock.now_ms,
+        client_name: str | None = None,
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
         opening = Opening.of(Path(project or "."), environment, settings)
         self.settings, self.project = opening.settings, opening.project
-        connection = connect(opening.address, revive=opening.revive)
+        address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
+        connection = connect(address, revive=opening.revive)
         self.server = Server(connection, opening.terms, now_ms)
         self.sessions = Sessions(self.server, self.project, session or self.settings.session)
         self.messages = Messages(self.server, self.sessions)
         self.follow = Follow(self.server, self.sessions)
+        self.queue = Queue(self.server, self.settings.queue_url, is_cluster=address.scheme == "redis+cluster")
+        self.runs = Runs(self.server, self.sessions, self.queue, self.settings)
+        self.claims = Claims(self.server, self.queue)
         self.health = Health(self.server, self.project, self.settings)
         self.stack = Stack(self.project.root, self.settings.redis_url)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""
+        self.queue.close()
         self.server.close()
 
     def __enter__(self) -> Self:

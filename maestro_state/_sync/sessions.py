@@ -10,9 +10,9 @@ from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
 from maestro_state.names import is_session_id, pick, slugify
+from maestro_state.ops import contents, runs, terminals
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
-from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
 from maestro_state.states import Liveness
 
@@ -96,12 +96,20 @@ class Sessions:
         queries = (
             ops.read_session(terms, session_id, now),
             terminals.attached_terminals(terms, session_id, now),
+            contents.read_runs(terms, session_id),
+            runs.read_last_output(terms, session_id),
         )
         replies = self._server.connection.calls([query.command for query in queries])
-        session, attached = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        values = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        session, attached, found, last_output = values
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
         return SessionStatus(
-            session=session, context=[], runs=[], last_output=None, attached=attached, ttl_left=max(0, left_ms // 1000)
+            session=session,
+            context=[],
+            runs=found,
+            last_output=last_output,
+            attached=attached,
+            ttl_left=max(0, left_ms // 1000),
         )
 
     def newest(self, count: int) -> Summaries:

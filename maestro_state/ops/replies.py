@@ -6,7 +6,9 @@ from typing import Any
 
 from maestro_state.errors import (
     Conflict,
+    ContextChanged,
     InvalidTransition,
+    LostClaim,
     MaestroError,
     ScriptError,
     SessionExists,
@@ -37,6 +39,10 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
                 f"somebody changed it first: the revision is now {current}",
                 hint=f"read it again, then pass --if-revision {current}",
             )
+        case "CHANGED":
+            return ContextChanged()
+        case "LOST_CLAIM":
+            return LostClaim()
     return ScriptError(f"{action} answered {word}")
 
 
