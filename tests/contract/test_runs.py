@@ -261,7 +261,8 @@ async def test_follow_gives_every_event_of_one_run_and_ends_with_it(backend: Bac
         await maestro.claims.add_output(claims[1], 0, b"not mine")
         await maestro.claims.add_output(claims[0], 0, b"text \xff\xfe")
         await maestro.claims.add_output(claims[0], 7, "é".encode())
-        ended = Ended(status="success", size=9, digest="d", exit_code=0, usage=Usage(model="m", tokens_input=3, cost=0.5))
+        usage = Usage(model="m", tokens_input=3, cost=0.5)
+        ended = Ended(status="success", size=9, digest="d", exit_code=0, usage=usage)
         await maestro.claims.finish(claims[0], ended)
         events = [event async for event in maestro.runs.follow(mine)]
 
