@@ -10,7 +10,7 @@ MaestroError                    code · hint · exit_code
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
-│  ├─ FileCorrupt · CursorLost
+│  ├─ RunFailed · FileCorrupt · CursorLost
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -266,6 +266,20 @@ class WorkFailed(MaestroError):
     """The work was started and failed."""
 
     code = "work_failed"
+
+
+class RunFailed(WorkFailed):
+    """A run did not end in success."""
+
+    code = "run_failed"
+
+    def __init__(self, run_id: str, status: str, reason: str | None) -> None:
+        """Say how it ended, and why."""
+        super().__init__(
+            f"run {run_id} ended as {status}" + (f": {reason}" if reason and reason != status else ""),
+            hint=f"maestro show {run_id} --meta",
+        )
+        self.run_id, self.status = run_id, status
 
 
 class FileCorrupt(WorkFailed):

@@ -53,7 +53,7 @@ class AsyncMaestro:
         self.runs = AsyncRuns(self.server, self.sessions, self.queue, self.settings)
         self.claims = AsyncClaims(self.server, self.queue)
         self.health = AsyncHealth(self.server, self.project, self.settings)
-        self.stack = Stack(self.project.root, self.settings.redis_url)
+        self.stack = Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""

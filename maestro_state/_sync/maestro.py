@@ -54,7 +54,7 @@ class Maestro:
         self.runs = Runs(self.server, self.sessions, self.queue, self.settings)
         self.claims = Claims(self.server, self.queue)
         self.health = Health(self.server, self.project, self.settings)
-        self.stack = Stack(self.project.root, self.settings.redis_url)
+        self.stack = Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""
