@@ -37,9 +37,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.unasync --check
+	$(BIN)/python -m tests.documents --check
 
 generate: setup
 	$(BIN)/python -m tests.unasync
+	$(BIN)/python -m tests.documents
 
 bench: setup
 	$(PIP) install -c tests/constraints.txt -e ".[bench]"

@@ -48,14 +48,15 @@ def trust(app: App, revoke: bool, as_json: bool) -> None:
     Example:
       maestro trust
     """
-    from pathlib import Path
-
     from cli import output
     from maestro_state import trust as trusting
-    from maestro_state.project import find_root
+    from maestro_state.embedded import vouch_for_data
+    from maestro_state.project import Project, find_root
 
-    root = find_root(Path(app.folder or "."))
+    root = Project(find_root(app.folder or ".")).root
     files = trusting.untrust(root) if revoke else trusting.trust(root)
+    if not revoke and vouch_for_data(root):
+        files.append(".maestro/server")
     if as_json:
         output.document({"project": str(root), "trusted": [] if revoke else files, "revoked": files if revoke else []})
         return

@@ -33,7 +33,7 @@ def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
             return app.maestro.runs.read(run.id)
         except KeyboardInterrupt:
             if not _wants_cancel(run):
-                output.warn(f"run {run.id} goes on (maestro show {run.id}, maestro cancel {run.id})")
+                output.warning(f"run {run.id} goes on (maestro show {run.id}, maestro cancel {run.id})")
                 return None
             _cancel(app, run)
 
@@ -104,7 +104,7 @@ class _Screen:
                 self._claimed = True
             elif event.type == "run.requeued" and not quiet:
                 self._erase()
-                output.warn("its worker was lost; it starts over")
+                output.warning("its worker was lost; it starts over")
             elif event.type == "run.output" and not quiet:
                 self._erase()
                 data = output_bytes(event)
@@ -131,7 +131,7 @@ class _Screen:
             return  # whoever follows will say it
         with self._lock:
             self._erase()
-            output.warn("no worker is listening: the run waits until one does (maestro worker)")
+            output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
     def _draw(self, seconds: int) -> None:
         if not self._at_line_start or self._over.is_set():

@@ -15,8 +15,9 @@ import click
 import msgspec
 
 #: What a terminal would obey, or what would make text read differently from what it is: control characters other than
-#: tab and newline, the C1 range, and the marks that change the direction of text.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: tab and newline, the C1 range, and the marks that change the direction of text. Surrogates are what Python makes of
+#: an argument that is not UTF-8: they cannot be printed at all.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 STATE_COLOURS = {
     "iniciada": "blue",
@@ -89,12 +90,6 @@ def note(text: str) -> None:
         sys.stderr.write(text + "\n")
 
 
-def warn(text: str) -> None:
-    """Tell whoever reads stderr something that must not go unseen, also in a pipe."""
-    sys.stderr.write(f"maestro: {text}\n")
-    sys.stderr.flush()
-
-
 def raw(content: bytes, *, exact: bool = False) -> None:
     """Print content at once: byte for byte into a pipe or when `exact`, made harmless on a terminal."""
     if exact or not is_terminal():
@@ -121,6 +116,43 @@ def plain(value: Any) -> dict[str, Any]:
     """Return a record as the fields it is printed with."""
     fields: dict[str, Any] = msgspec.to_builtins(value)
     return fields
+
+
+def warning(text: str) -> None:
+    """Tell on stderr about something that must not go unseen, also in a pipe."""
+    sys.stderr.write(f"maestro: {safe(text).replace(chr(10), ' ')}\n")
+    sys.stderr.flush()
+
+
+class Progress:
+    """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
+
+    def __init__(self, word: str) -> None:
+        """Take what is being counted."""
+        self._word = word
+        self._shown = ""
+
+    def update(self, done: int, total: int) -> None:
+        """Show how far it is."""
+        if total >= 100 and sys.stderr.isatty():
+            self._shown = f"{self._word} {done} of {total}"
+            sys.stderr.write(f"\r{self._shown}")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        """Leave the line."""
+        if self._shown:
+            sys.stderr.write("\n")
+
+
+def content_fields(content: bytes) -> dict[str, str]:
+    """Return a content as fields of a document: text, or base64 where it is none."""
+    try:
+        return {"content": content.decode()}
+    except UnicodeDecodeError:
+        import base64
+
+        return {"content_base64": base64.b64encode(content).decode()}
 
 
 def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> None:
@@ -194,9 +226,18 @@ def ago(then_ms: int, now_ms: int) -> str:
 def duration(seconds: int) -> str:
     """Say a span of time in the one unit that matters."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
+        if round(seconds / size, 1) >= 1:
+            return f"{round(seconds / size)} {unit}"
     return f"{seconds} s"
+
+
+def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Show a stored time as the clock on this person's wall does."""
+    import time
+
+    from maestro_state.clock import from_iso
+
+    return time.strftime(form, time.localtime(from_iso(timestamp) // 1000))
 
 
 def json_line(value: Any) -> None:

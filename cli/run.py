@@ -135,7 +135,7 @@ def _call_worker(app: App) -> None:
 
         ensure_supervisor(app.maestro.project.root)
     elif app.maestro.runs.workers() == 0:
-        output.warn("no worker is listening: the run waits until one does (maestro worker)")
+        output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
 
 def _print_document(app: App, ended: Run) -> None:

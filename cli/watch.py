@@ -11,6 +11,9 @@ from cli.app import App, json_option, pass_app
 if TYPE_CHECKING:
     from maestro_state import Event
 
+#: Longest time to wait for an event, in seconds: a year.
+_LONGEST_S = 366 * 24 * 3600
+
 
 @click.command()
 @click.argument("ref", required=False)
@@ -29,6 +32,8 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
     """
     from cli import output
 
+    if until_idle is not None and not until_idle <= _LONGEST_S:  # "nan" is a float too, and below nothing
+        raise click.UsageError(f"--until-idle takes at most {_LONGEST_S} seconds, not {until_idle}")
     session_id = app.maestro.sessions.read(ref).id
     output.note(f"watching {session_id} (Ctrl-C leaves)")
     until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
@@ -45,7 +50,7 @@ def describe(event: Event) -> str:
     """Return the line a person sees of an event."""
     from cli import output
 
-    clock = output.colour(event.ts[11:19], dim=True)
+    clock = output.colour(output.local_time(event.ts, "%H:%M:%S"), dim=True)
     return f"{clock}  {output.colour(event.type, 'cyan'):<20}  {output.safe(_gist(event))}".rstrip()
 
 

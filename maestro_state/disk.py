@@ -9,11 +9,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +21,7 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def _refuse(error: OSError, path: Path) -> WorkFailed:
+def _refuse(error: OSError, path: str) -> WorkFailed:
     """Say what the operating system said, in words that help."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return WorkFailed(f"{path} is a link or not a folder; Maestro does not follow it", hint=f"look at {path}")
@@ -33,13 +31,13 @@ def _refuse(error: OSError, path: Path) -> WorkFailed:
 class Folder:
     """One open folder."""
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int, path: str) -> None:
         """Own the handle; use `Folder.open` or `child`."""
         self._fd = descriptor
         self.path = path
 
     @classmethod
-    def open(cls, path: Path) -> Folder:
+    def open(cls, path: str) -> Folder:
         """Open a folder that the user named: its own parents may be links, that is the user's business."""
         try:
             return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path)
@@ -49,7 +47,7 @@ class Folder:
     def child(self, name: str, *, create: bool = False) -> Folder:
         """Open a folder inside, made with mode 0700 if told; a link in its place is refused."""
         _check(name)
-        path = self.path / name
+        path = self._inside(name)
         try:
             if create:
                 with suppress(FileExistsError):
@@ -68,17 +66,17 @@ class Folder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _refuse(error, self.path / name) from error
+            raise _refuse(error, self._inside(name)) from error
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
-                raise FileCorrupt(f"{self.path / name} is not a file of Maestro's", hint="move it away")
+                raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
             return file.read(limit + 1)
 
     def replace(self, name: str, content: bytes, *, mode: int = 0o600) -> None:
         """Put a file in place whole: whoever reads meanwhile sees the old one or the new one."""
         _check(name)
-        aside = f".{name}.{secrets.token_hex(6)}.tmp"
+        aside = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
             descriptor = os.open(
                 aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self._fd
@@ -94,7 +92,7 @@ class Folder:
                 raise
             os.fsync(self._fd)
         except OSError as error:
-            raise _refuse(error, self.path / name) from error
+            raise _refuse(error, self._inside(name)) from error
 
     def move(self, name: str, target: str) -> None:
         """Rename a file inside this folder."""
@@ -122,12 +120,15 @@ class Folder:
         try:
             descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
         except OSError as error:
-            raise _refuse(error, self.path / name) from error
+            raise _refuse(error, self._inside(name)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+    def _inside(self, name: str) -> str:
+        return os.path.join(self.path, name)
 
     def close(self) -> None:
         """Give the handle back."""

@@ -137,12 +137,6 @@ class ItemNotFound(NotFound):
         self.item_id = item_id
 
 
-class PathNotFound(NotFound):
-    """There is no such file."""
-
-    code = "path_not_found"
-
-
 class RunNotFound(NotFound):
     """There is no such run."""
 
@@ -164,6 +158,12 @@ class NoTool(NotFound):
         super().__init__(
             f"session {session_id} has no tool chosen", hint="maestro use TOOL, or maestro run --tool TOOL"
         )
+
+
+class PathNotFound(NotFound):
+    """There is no such file."""
+
+    code = "path_not_found"
 
 
 class Refused(MaestroError):

@@ -26,15 +26,14 @@ class Key:
 #: Keys of one session; they live and expire together: ttl_seconds after the last activity once the archive on disk is
 #: up to date, and a long grace more until it is.
 SESSION_KEYS = (
-    Key("session", "", "hash", "the record: state, clocks, counters, settings", "every session script"),
+    Key("session", "", "hash", "the record, and the last call of each client", "every session script"),
     Key("events", ":events", "stream", "what happened, one entry each", "every session script but add_message"),
     Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
-    Key("commands", ":commands", "string", "recent command ids with their answers", "every session script"),
     Key("items", ":items", "hash", "context items and when they were removed", "add_context, remove_context"),
     Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
     Key("runs", ":runs", "hash", "runs: what was sent, who owns them, how they ended", "start_run … finish_run"),
     Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output"),
-    Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, detach_terminal"),
+    Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, prolong_lease, detach_…"),
 )
 
 #: Keys that span sessions; renewed by every write to the index, to the longest life of any session in it.

@@ -60,7 +60,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     forked_from: str | None = None
 
 
-class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One row of `session list`."""
 
     id: str
@@ -85,7 +85,7 @@ class Terminal(msgspec.Struct, frozen=True):
     since: str
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message. Its time is in its id, so it is not stored twice."""
 
     id: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from maestro_state.connection.url import Address, parse_url
@@ -25,7 +25,7 @@ class Opening:
     terms: Terms
 
     @classmethod
-    def of(cls, folder: Path, environment: Mapping[str, str], overrides: dict[str, Any]) -> Opening:
+    def of(cls, folder: str | os.PathLike[str], environment: Mapping[str, str], overrides: dict[str, Any]) -> Opening:
         """Find the project and read its settings."""
         root = find_root(folder)
         settings = load_settings(root, environment, overrides)
@@ -41,15 +41,17 @@ class Opening:
             return cls(Project(root), settings, parse_url(settings.redis_url), None, terms)
 
         def revive() -> None:
+            from pathlib import Path
+
             from maestro_state.embedded import ensure
 
             Project(root).sessions(create=True).close()
-            ensure(root, binary=settings.server_binary)
+            ensure(Path(root), binary=settings.server_binary)
 
         return cls(Project(root), settings, _embedded_address(root), revive, terms)
 
 
-def _embedded_address(root: Path) -> Address:
+def _embedded_address(root: str) -> Address:
     from maestro_state.embedded.paths import socket_address
 
     return Address(scheme="unix", path=socket_address(root))

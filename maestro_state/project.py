@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from maestro_state.disk import Folder
 from maestro_state.errors import FileCorrupt, UsageError
 from maestro_state.names import is_session_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Machine-local things that must not be committed; the rest of `.maestro/` may be.
 _GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
@@ -37,15 +40,17 @@ class _IndexFile(msgspec.Struct, frozen=True):
     sessions: list[IndexRow]
 
 
-def find_root(start: Path) -> Path:
+def find_root(start: str | os.PathLike[str]) -> str:
     """Return the nearest parent with `.maestro/`, else the git root, else the folder itself."""
-    start = start.resolve()
-    if not start.is_dir():
+    start = os.path.realpath(start)
+    if not os.path.isdir(start):
         raise UsageError(f"{start} is not a folder", hint="maestro --project DIR …")
-    candidates = [start, *start.parents]
+    candidates = [start]
+    while (parent := os.path.dirname(candidates[-1])) != candidates[-1]:
+        candidates.append(parent)
     for marker in (".maestro", ".git"):
         for folder in candidates:
-            if (folder / marker).exists():
+            if os.path.lexists(os.path.join(folder, marker)):
                 return folder
     return start
 
@@ -53,16 +58,28 @@ def find_root(start: Path) -> Path:
 class Project:
     """One checkout."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: str) -> None:
         """Take the root; nothing is written before something is."""
-        self.root = root
+        self._root = root
+
+    @property
+    def root(self) -> Path:
+        """Return the project's top folder."""
+        from pathlib import Path  # 10 ms that most commands do without
+
+        return Path(self._root)
 
     def _maestro(self, *, create: bool) -> Folder:
-        with Folder.open(self.root) as root:
+        with Folder.open(self._root) as root:
             folder = root.child(".maestro", create=create)
         if create and ".gitignore" not in os.listdir(folder.path):
             folder.replace(".gitignore", _GITIGNORE, mode=0o644)
         return folder
+
+    def folder(self, name: str, *, create: bool = False) -> Folder:
+        """Open a folder of `.maestro/`, such as config or logs; FileNotFoundError when there is none."""
+        with self._maestro(create=create) as folder:
+            return folder.child(name, create=create)
 
     def sessions(self, *, create: bool = False) -> Folder:
         """Open `.maestro/sessions/`; FileNotFoundError when there is none and it shall not be made."""

@@ -28,7 +28,6 @@ from maestro_state.trust import SETTINGS_FILE, record_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from maestro_state.settings import Resolved
 
@@ -85,7 +84,7 @@ VARIABLES = {PREFIX + name.upper(): name for name in NAMES}
 
 
 def load_settings(
-    project_root: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+    project_root: str | os.PathLike[str] | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
 ) -> Settings:
     """Gather, validate and return all settings; an override of None counts as not given.
 
@@ -103,9 +102,11 @@ def load_settings(
     loaded = _load(key, files, env, given)
     if loaded is not None:
         return loaded
+    from pathlib import Path
+
     from maestro_state.settings import resolve
 
-    result = resolve(project_root, env, given, files.user)
+    result = resolve(Path(project_root) if project_root else None, env, given, files.user)
     # Unchanged since before it was read, so the key does speak of what was validated.
     if files.settled and _key(_Files(project_root, env), env, given) == key:
         _store(key, files, env, result)
@@ -147,7 +148,7 @@ def check(name: str, value: object) -> str:
 class _Files:
     """Where the settings files are, and which version of each is there now."""
 
-    def __init__(self, project_root: Path | None, env: Mapping[str, str]) -> None:
+    def __init__(self, project_root: str | os.PathLike[str] | None, env: Mapping[str, str]) -> None:
         home = config_home(env)
         self.root = None if project_root is None else os.path.abspath(project_root)
         self.user = None if home is None else os.path.join(home, "maestro", "settings.toml")

@@ -57,6 +57,10 @@ TRANSITIONS: dict[str, _Row] = {
     "finish_run": {_S.RUNNING: (_S.RUNNING, *RESTING)},
     "cancel_run": _UNMOVED | {_S.RUNNING: (_S.RUNNING, *RESTING)},
     "recover_run": _UNMOVED | {_S.RUNNING: (_S.RUNNING, *RESTING)},
+    "put_blobs": _UNMOVED,
+    "add_context": {**_UNMOVED, _S.STARTED: (_S.WITH_CONTEXT,)},
+    "remove_context": {**_UNMOVED, _S.WITH_CONTEXT: (_S.WITH_CONTEXT, _S.STARTED)},
+    "set_tool": _UNMOVED,
 }
 
 

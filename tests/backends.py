@@ -49,7 +49,8 @@ def _fake(project: Path) -> Iterator[Backend]:
         return maestro
 
     def open_sync(**options: Any) -> Maestro:
-        return on_fake(Maestro(project, **options), LibraryConnection(fakeredis.FakeRedis(server=server)))
+        client = fakeredis.FakeRedis(server=server, protocol=2)
+        return on_fake(Maestro(project, **options), LibraryConnection(client))
 
     def open_async(**options: Any) -> AsyncMaestro:
         client = fakeredis.FakeAsyncRedis(server=server, protocol=2)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from maestro_state import Maestro
 from maestro_state.embedded import ensure, stop
@@ -30,7 +31,7 @@ class Workshop:
         self._opened: list[Maestro] = []
         self.log = project / "worker.log"
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> Self:
         ensure(self.project, supervise=False)
         return self
 

@@ -42,7 +42,7 @@ class AsyncFollow:
             yield ops.started_event(session, from_iso(session.created_at))
         quiet_ms = 0
         if terminal and session.state not in FROZEN:
-            await self._attach(session.id, terminal, is_beat=False)
+            await self._attach(session.id, terminal)
         try:
             while True:
                 wait_ms = terminals.BEAT_MS
@@ -60,7 +60,9 @@ class AsyncFollow:
                         return
                     session = await self._sessions.read(session.id)
                     if terminal and session.state not in FROZEN:
-                        await self._attach(session.id, terminal, is_beat=True)
+                        await self._server.run(
+                            terminals.prolong_lease(self._server.terms, session.id, terminal, self._server.now_ms())
+                        )
         except SessionNotFound:
             return  # deleted while we looked: there is nothing more to follow
         finally:
@@ -81,11 +83,9 @@ class AsyncFollow:
             reply = await self._server.connection.block(*command, block_ms=wait_ms)
         return ops.merge(self._server.terms, session_id, reply)
 
-    async def _attach(self, session_id: str, terminal: Terminal, *, is_beat: bool) -> None:
-        call = terminals.attach_terminal(
-            self._server.terms, session_id, terminal, self._server.now_ms(), is_beat=is_beat
-        )
+    async def _attach(self, session_id: str, terminal: Terminal) -> None:
         try:
+            call = terminals.attach_terminal(self._server.terms, self._server.stamp(), session_id, terminal)
             await self._server.change(session_id, call)
         except Refused:
             return  # frozen or expired meanwhile: the next read shows it

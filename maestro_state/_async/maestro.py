@@ -1,26 +1,33 @@
-"""The front door: one object per project and server, with a room for each thing that can be done."""
+"""The front door: one object per project and server, with a room for each thing that can be done.
+
+A room is imported when it is first entered: a command pays only for those it uses.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
-from maestro_state._async.claims import AsyncClaims
-from maestro_state._async.follow import AsyncFollow
-from maestro_state._async.health import AsyncHealth
-from maestro_state._async.messages import AsyncMessages
-from maestro_state._async.queue import AsyncQueue
-from maestro_state._async.runs import AsyncRuns
 from maestro_state._async.server import AsyncServer
-from maestro_state._async.sessions import AsyncSessions
 from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
-from maestro_state.stack import Stack
+
+if TYPE_CHECKING:
+    from maestro_state._async.claims import AsyncClaims
+    from maestro_state._async.context import AsyncContext
+    from maestro_state._async.follow import AsyncFollow
+    from maestro_state._async.health import AsyncHealth
+    from maestro_state._async.messages import AsyncMessages
+    from maestro_state._async.queue import AsyncQueue
+    from maestro_state._async.runs import AsyncRuns
+    from maestro_state._async.sessions import AsyncSessions
+    from maestro_state._async.tools import AsyncTools
+    from maestro_state.stack import Stack
 
 
 class AsyncMaestro:
@@ -41,23 +48,88 @@ class AsyncMaestro:
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(Path(project or "."), environment, settings)
+        opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
-        connection = connect_async(address, revive=opening.revive)
-        self.server = AsyncServer(connection, opening.terms, now_ms)
-        self.sessions = AsyncSessions(self.server, self.project, session or self.settings.session)
-        self.messages = AsyncMessages(self.server, self.sessions)
-        self.follow = AsyncFollow(self.server, self.sessions)
-        self.queue = AsyncQueue(self.server, self.settings.queue_url, is_cluster=address.scheme == "redis+cluster")
-        self.runs = AsyncRuns(self.server, self.sessions, self.queue, self.settings)
-        self.claims = AsyncClaims(self.server, self.queue)
-        self.health = AsyncHealth(self.server, self.project, self.settings)
-        self.stack = Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
+        self.server = AsyncServer(connect_async(address, revive=opening.revive), opening.terms, now_ms)
+        self._is_cluster = address.scheme == "redis+cluster"
+        self._environment = environment
+        self._pinned = session or self.settings.session
+
+    @cached_property
+    def sessions(self) -> AsyncSessions:
+        """Start, list, look at, switch, end, abort and delete sessions."""
+        from maestro_state._async.sessions import AsyncSessions
+
+        return AsyncSessions(self.server, self.project, self._pinned)
+
+    @cached_property
+    def messages(self) -> AsyncMessages:
+        """Add and read messages."""
+        from maestro_state._async.messages import AsyncMessages
+
+        return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> AsyncContext:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._async.context import AsyncContext
+
+        return AsyncContext(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> AsyncTools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._async.tools import AsyncTools
+
+        return AsyncTools(self.server, self.sessions, self.project, self._environment)
+
+    @cached_property
+    def runs(self) -> AsyncRuns:
+        """Start, follow, cancel, list and look at runs."""
+        from maestro_state._async.runs import AsyncRuns
+
+        return AsyncRuns(self.server, self.sessions, self.queue, self.settings)
+
+    @cached_property
+    def claims(self) -> AsyncClaims:
+        """Carry out runs, and look after those whose worker is gone."""
+        from maestro_state._async.claims import AsyncClaims
+
+        return AsyncClaims(self.server, self.queue)
+
+    @cached_property
+    def queue(self) -> AsyncQueue:
+        """Wake workers and count them."""
+        from maestro_state._async.queue import AsyncQueue
+
+        return AsyncQueue(self.server, self.settings.queue_url, is_cluster=self._is_cluster)
+
+    @cached_property
+    def follow(self) -> AsyncFollow:
+        """Follow a session live."""
+        from maestro_state._async.follow import AsyncFollow
+
+        return AsyncFollow(self.server, self.sessions)
+
+    @cached_property
+    def health(self) -> AsyncHealth:
+        """Check and repair the set-up."""
+        from maestro_state._async.health import AsyncHealth
+
+        return AsyncHealth(self.server, self.project, self.settings)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """Look after the embedded server."""
+        from maestro_state.stack import Stack
+
+        return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""
-        await self.queue.close()
+        if "queue" in self.__dict__:
+            await self.queue.close()
         await self.server.close()
 
     async def __aenter__(self) -> Self:

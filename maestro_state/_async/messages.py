@@ -39,9 +39,10 @@ class AsyncMessages:
             "tool_results": tool_results,
             "parent_id": parent_id,
         }
-        stamp = self._server.stamp(command_id)
-        call = ops.add_message(self._server.terms, stamp, session_id, role, content, parts)
-        entry_id = await self._server.change(session_id, call)
+        with self._server.lane() as lane:
+            stamp = self._server.stamp(command_id or lane.next_command_id())
+            call = ops.add_message(self._server.terms, stamp, session_id, role, content, parts)
+            entry_id = await self._server.change(session_id, call)
         return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)
 
     async def last(self, count: int = 20, ref: str | None = None) -> list[Message]:

@@ -43,7 +43,7 @@ class Follow:
             yield ops.started_event(session, from_iso(session.created_at))
         quiet_ms = 0
         if terminal and session.state not in FROZEN:
-            self._attach(session.id, terminal, is_beat=False)
+            self._attach(session.id, terminal)
         try:
             while True:
                 wait_ms = terminals.BEAT_MS
@@ -61,7 +61,9 @@ class Follow:
                         return
                     session = self._sessions.read(session.id)
                     if terminal and session.state not in FROZEN:
-                        self._attach(session.id, terminal, is_beat=True)
+                        self._server.run(
+                            terminals.prolong_lease(self._server.terms, session.id, terminal, self._server.now_ms())
+                        )
         except SessionNotFound:
             return  # deleted while we looked: there is nothing more to follow
         finally:
@@ -82,11 +84,9 @@ class Follow:
             reply = self._server.connection.block(*command, block_ms=wait_ms)
         return ops.merge(self._server.terms, session_id, reply)
 
-    def _attach(self, session_id: str, terminal: Terminal, *, is_beat: bool) -> None:
-        call = terminals.attach_terminal(
-            self._server.terms, session_id, terminal, self._server.now_ms(), is_beat=is_beat
-        )
+    def _attach(self, session_id: str, terminal: Terminal) -> None:
         try:
+            call = terminals.attach_terminal(self._server.terms, self._server.stamp(), session_id, terminal)
             self._server.change(session_id, call)
         except Refused:
             return  # frozen or expired meanwhile: the next read shows it

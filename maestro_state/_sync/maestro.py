@@ -1,27 +1,34 @@
 # Generated from maestro_state/_async by `make generate`. Do not edit.
-"""The front door: one object per project and server, with a room for each thing that can be done."""
+"""The front door: one object per project and server, with a room for each thing that can be done.
+
+A room is imported when it is first entered: a command pays only for those it uses.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
-from maestro_state._sync.claims import Claims
-from maestro_state._sync.follow import Follow
-from maestro_state._sync.health import Health
-from maestro_state._sync.messages import Messages
-from maestro_state._sync.queue import Queue
-from maestro_state._sync.runs import Runs
 from maestro_state._sync.server import Server
-from maestro_state._sync.sessions import Sessions
 from maestro_state.connection import connect
 from maestro_state.opening import Opening
-from maestro_state.stack import Stack
+
+if TYPE_CHECKING:
+    from maestro_state._sync.claims import Claims
+    from maestro_state._sync.context import Context
+    from maestro_state._sync.follow import Follow
+    from maestro_state._sync.health import Health
+    from maestro_state._sync.messages import Messages
+    from maestro_state._sync.queue import Queue
+    from maestro_state._sync.runs import Runs
+    from maestro_state._sync.sessions import Sessions
+    from maestro_state._sync.tools import Tools
+    from maestro_state.stack import Stack
 
 
 class Maestro:
@@ -42,23 +49,88 @@ class Maestro:
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(Path(project or "."), environment, settings)
+        opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
-        connection = connect(address, revive=opening.revive)
-        self.server = Server(connection, opening.terms, now_ms)
-        self.sessions = Sessions(self.server, self.project, session or self.settings.session)
-        self.messages = Messages(self.server, self.sessions)
-        self.follow = Follow(self.server, self.sessions)
-        self.queue = Queue(self.server, self.settings.queue_url, is_cluster=address.scheme == "redis+cluster")
-        self.runs = Runs(self.server, self.sessions, self.queue, self.settings)
-        self.claims = Claims(self.server, self.queue)
-        self.health = Health(self.server, self.project, self.settings)
-        self.stack = Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
+        self.server = Server(connect(address, revive=opening.revive), opening.terms, now_ms)
+        self._is_cluster = address.scheme == "redis+cluster"
+        self._environment = environment
+        self._pinned = session or self.settings.session
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Start, list, look at, switch, end, abort and delete sessions."""
+        from maestro_state._sync.sessions import Sessions
+
+        return Sessions(self.server, self.project, self._pinned)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Add and read messages."""
+        from maestro_state._sync.messages import Messages
+
+        return Messages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> Context:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._sync.context import Context
+
+        return Context(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._sync.tools import Tools
+
+        return Tools(self.server, self.sessions, self.project, self._environment)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Start, follow, cancel, list and look at runs."""
+        from maestro_state._sync.runs import Runs
+
+        return Runs(self.server, self.sessions, self.queue, self.settings)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Carry out runs, and look after those whose worker is gone."""
+        from maestro_state._sync.claims import Claims
+
+        return Claims(self.server, self.queue)
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Wake workers and count them."""
+        from maestro_state._sync.queue import Queue
+
+        return Queue(self.server, self.settings.queue_url, is_cluster=self._is_cluster)
+
+    @cached_property
+    def follow(self) -> Follow:
+        """Follow a session live."""
+        from maestro_state._sync.follow import Follow
+
+        return Follow(self.server, self.sessions)
+
+    @cached_property
+    def health(self) -> Health:
+        """Check and repair the set-up."""
+        from maestro_state._sync.health import Health
+
+        return Health(self.server, self.project, self.settings)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """Look after the embedded server."""
+        from maestro_state.stack import Stack
+
+        return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""
-        self.queue.close()
+        if "queue" in self.__dict__:
+            self.queue.close()
         self.server.close()
 
     def __enter__(self) -> Self:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from maestro_state.clock import new_command_id
+from maestro_state.clock import Lane, new_command_id
+from maestro_state.connection.fork import let_go_in_child
+from maestro_state.errors import ServerStorageError
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query
@@ -23,10 +26,28 @@ class Server:
         self.connection = connection
         self.terms = terms
         self.now_ms = now_ms
+        self._lanes: list[Lane] = []
+        let_go_in_child(self)
 
     def stamp(self, command_id: str | None = None) -> Stamp:
         """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
         return Stamp(self.now_ms(), command_id or new_command_id())
+
+    @contextmanager
+    def lane(self) -> Iterator[Lane]:
+        """Lend a lane for one call: what is done by the thousand leaves one entry per client, not one per call."""
+        try:
+            lane = self._lanes.pop()
+        except IndexError:
+            lane = Lane()  # not asked for beforehand: another thread may take the last one meanwhile
+        try:
+            yield lane
+        finally:
+            self._lanes.append(lane)
+
+    def forget(self) -> None:
+        """Drop the lanes: a forked child that went on with its parent's would be taken for a repeat of it."""
+        self._lanes.clear()
 
     def run(self, call: Call) -> Any:
         """Run one script: one round trip."""
@@ -40,7 +61,9 @@ class Server:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
         value, summary = self.run(call)
         if summary:
-            self.run(index_session(self.terms, entry_of(session_id, summary)))
+            # The change itself is done: with no memory left for the index it must not look as if it were not.
+            with suppress(ServerStorageError):
+                self.run(index_session(self.terms, entry_of(session_id, summary)))
         return value
 
     def close(self) -> None:

@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
 from maestro_state.names import is_session_id, pick, slugify
-from maestro_state.ops import contents, runs, terminals
+from maestro_state.ops import terminals
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
 from maestro_state.project import IndexRow, Project
 from maestro_state.states import Liveness
 
+if TYPE_CHECKING:
+    from maestro_state.contents import ContextItem, ListedItem
+
 #: What `list` returns; inside the class, `list` is the verb.
 Summaries = list[SessionSummary]
+Context = list["ContextItem"]
+Listed = list["ListedItem"]
 Ids = set[str]
 
 #: How long archived sessions stay in a plain list, in milliseconds.
@@ -48,6 +53,10 @@ class Sessions:
     ) -> Session:
         """Start a session and put this checkout on it."""
         slug, ttl_ms = slugify(name), self._ttl_ms(ttl_seconds)
+        if tool is not None:
+            from maestro_state.catalog import resolve
+
+            tool = resolve(tool).name
         self._project.check_index()
         fields = {
             "working_directory": working_directory or str(self._project.root),
@@ -91,26 +100,38 @@ class Sessions:
 
     def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
+        from maestro_state.ops.contents import read_items, read_runs
+        from maestro_state.ops.runs import read_last_output
+
         session_id = self.resolve(ref)
         now, terms = self._server.now_ms(), self._server.terms
         queries = (
             ops.read_session(terms, session_id, now),
             terminals.attached_terminals(terms, session_id, now),
-            contents.read_runs(terms, session_id),
-            runs.read_last_output(terms, session_id),
+            read_items(terms, session_id),
+            read_runs(terms, session_id),
+            read_last_output(terms, session_id),
         )
         replies = self._server.connection.calls([query.command for query in queries])
         values = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
-        session, attached, found, last_output = values
+        session, attached, items, runs, last_output = values
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
         return SessionStatus(
             session=session,
-            context=[],
-            runs=found,
+            context=self._drift(items),
+            runs=runs,
             last_output=last_output,
             attached=attached,
             ttl_left=max(0, left_ms // 1000),
         )
+
+    def _drift(self, items: Context) -> Listed:
+        active = [item for item in items if item.state == "active"]
+        if not active:
+            return []
+        from maestro_state.files.drift import with_drift
+
+        return with_drift(self._project.root, active)
 
     def newest(self, count: int) -> Summaries:
         """List the live sessions last active, in one round trip however many there are."""
@@ -198,7 +219,9 @@ class Sessions:
         """Remove a session from the server and from this checkout's index, for good."""
         session_id = self.resolve(ref)
         self._project.check_index()
-        found = self._server.run(ops.delete_session(self._server.terms, session_id))
+        # Looked for beforehand: when the answer to the removal is lost, its repeat finds nothing, and all is well.
+        found = self._server.fetch(ops.has_session(self._server.terms, session_id))
+        self._server.run(ops.delete_session(self._server.terms, session_id))
         self._server.run(index_ops.forget_session(self._server.terms, session_id))
         if not found and session_id not in self._on_disk():
             raise SessionNotFound(session_id)
@@ -218,8 +241,10 @@ class Sessions:
     ) -> Field:
         """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
         session_id = self.resolve(ref)
-        call = ops.set_field(self._server.terms, self._server.stamp(), session_id, field, value, if_revision)
-        revision = self._server.change(session_id, call)
+        with self._server.lane() as lane:
+            stamp = self._server.stamp(lane.next_command_id())
+            call = ops.set_field(self._server.terms, stamp, session_id, field, value, if_revision)
+            revision = self._server.change(session_id, call)
         return Field(field=field, value=value, revision=int(revision))
 
     def _activate(self, session_id: str) -> None:

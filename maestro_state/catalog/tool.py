@@ -52,8 +52,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     def argv(self, extra: Sequence[str] = ()) -> list[str]:
         """Return what to execute."""
-        words = [*self.words, *extra, *self.last_words]
-        return [sys.executable if word == PYTHON else word for word in words]
+        return _with_python([*self.words, *extra, *self.last_words])
+
+    def version_argv(self) -> list[str]:
+        """Return what to execute to learn its version."""
+        return _with_python(self.version)
 
     def program(self, path: str | None = None) -> str | None:
         """Return where its program is found, None when it is not; `path` stands for the PATH to search."""
@@ -79,6 +82,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         module = import_module(f"maestro_state.catalog.streams.{self.stream}")
         parser: Parser = module.Stream(self.name.split()[0], dict(self.exit_codes))
         return parser
+
+
+def _with_python(words: Iterable[str]) -> list[str]:
+    return [sys.executable if word == PYTHON else word for word in words]
 
 
 @cache

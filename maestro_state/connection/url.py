@@ -185,7 +185,11 @@ def _read_host(scheme: str, text: str, default: int) -> tuple[str, int]:
             f"the port of the {scheme}:// address must be a number from 1 to 65535",
             hint="a password with / : @ ? or # in it has to be percent-encoded",
         )
-    return _decode(host), port
+    name = _decode(host)
+    # What no resolver takes is refused here: sockets answer to it with an error about codecs.
+    if not name.isprintable() or not all(0 < len(label) < 64 for label in name.removesuffix(".").split(".")):
+        raise ConfigError(f"the host of the {scheme}:// address is malformed", hint=f"{scheme}://localhost:{default}")
+    return name, port
 
 
 def _read_options(scheme: str, query: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maestro_state.embedded.control import Status, is_running, status, stop
+    from maestro_state.embedded.control import Status, is_running, status, stop, vouch_for_data
     from maestro_state.embedded.paths import socket_address, socket_path
     from maestro_state.embedded.server import ensure
     from maestro_state.embedded.supervision import ensure_supervisor, supervisor_alive
@@ -24,6 +24,7 @@ __all__ = [
     "status",
     "stop",
     "supervisor_alive",
+    "vouch_for_data",
 ]
 
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "ensure": "server",
     "ensure_supervisor": "supervision",
     "supervisor_alive": "supervision",
+    "vouch_for_data": "control",
 }
 
 

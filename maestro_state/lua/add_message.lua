@@ -1,14 +1,11 @@
 --[[
 add_message: append one message to a live session.
-KEYS     session: session messages commands
+KEYS     session: session messages
 ARGV     command_id now_ms grace_ms user message...
-RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED
-INCLUDES summary recall remember admit emit renew
+RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
+INCLUDES summary lane repeated admit emit settle
 ]]
-local said = recall(command_id)
-if said then return said end
-local admitted, refusal = admit(tonumber(now_ms))
-if refusal then return refusal end
+local admitted, answer = admit(command_id)
+if answer then return answer end
 local id = emit(admitted, messages, message)
-remember(command_id, {'OK', id})
-return {'OK', id, renew(admitted, tonumber(grace_ms), {messages, commands})}
+return settle(admitted, {'OK', id}, {messages})

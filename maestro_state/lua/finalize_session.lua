@@ -1,16 +1,12 @@
 --[[
 finalize_session: freeze a session that has no open run -> finalizada.
-KEYS     session: session events commands
+KEYS     session: session events
 ARGV     command_id now_ms grace_ms user target
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED
-INCLUDES summary recall remember admit emit renew
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
+INCLUDES summary lane repeated admit emit settle
 ]]
-local said = recall(command_id)
-if said then return said end
-local admitted, refusal = admit(tonumber(now_ms))
-if refusal then return refusal end
+local admitted, answer = admit(command_id)
+if answer then return answer end
 emit(admitted, events, {'type', 'session.finalized'})
-redis.call('HSET', session, 'state', target, 'frozen_at', admitted.now)
-remember(command_id, {'OK', admitted.last_id})
 admitted.touched_at = 0  -- a change of state is always indexed
-return {'OK', admitted.last_id, renew(admitted, tonumber(grace_ms), {})}
+return settle(admitted, {'OK', admitted.last_id}, {}, {'state', target, 'frozen_at', admitted.now})

@@ -1,15 +1,14 @@
 --[[
 recover_run: end a running run whose owner is gone, or make it pending again if it may be retried. A lease that has
 ended is only a suspicion: the server may have been away itself. It must still be the same one `patience_ms` later.
-KEYS     session: session events items runs outputs
+KEYS     session: session events runs outputs
 ARGV     now_ms user with_output with_context started run patience_ms ending
 RETURNS  OK verdict summary | NOT_FOUND | BAD_STATE state | NO_RUN
-INCLUDES summary admit emit end_run settle with_size
+INCLUDES summary hold emit end_run rest with_size
 ]]
-local admitted, refusal = admit(0)
-if refusal then return refusal end
+local admitted, answer = hold()
+if answer then return answer end
 local now = tonumber(now_ms)
-admitted.now = math.max(admitted.now, now)
 local found = redis.call('HMGET', runs, run .. ':status', run .. ':lease', run .. ':suspect', run .. ':retries',
                          run .. ':cancel', run .. ':first', run .. ':last')
 local status, lease, suspect, first = found[1], found[2], found[3], found[6]
@@ -22,7 +21,6 @@ if seen ~= lease then
   return {'OK', 'suspect', false}
 end
 if now < tonumber(since) + tonumber(patience_ms) then return {'OK', 'suspect', false} end
-admitted.owner = user
 local verdict = found[5] and 'canceled' or 'error'
 local retries = tonumber(found[4] or '0')
 if verdict == 'error' and retries > 0 then
@@ -44,7 +42,9 @@ else
   ending = with_size(run, ending)
   emit(admitted, events, {'type', 'run.finished', 'run', run, 'status', verdict, 'end', ending})
   if verdict == 'error' then redis.call('HINCRBY', session, 'runs_error', 1) end
-  if end_run(run, verdict, ending) then settle(with_output, with_context, started) end
+  if end_run(run, verdict, ending) then
+    redis.call('HSET', session, 'state', rest(with_output, with_context, started))
+  end
 end
 -- Not activity: the session's clocks stay.
 redis.call('HSET', session, 'last_id', admitted.last_id)

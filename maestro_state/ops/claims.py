@@ -74,11 +74,18 @@ def claim_run(terms: Terms, session_id: str, run_id: str, owner: str, now_ms: in
     return Call(load("claim_run"), terms.keys.session(session_id), args, read)
 
 
+def _accept(reply: list[Any], claim: Claim, action: str) -> list[Any]:
+    """Return what follows OK; LostClaim when the claim is not the last one any more."""
+    if text(reply[0]) == "LOST_CLAIM":
+        raise LostClaim(f"run {claim.run.id} of {claim.session_id} is another attempt's, or over")
+    return accept(reply, claim.session_id, action)
+
+
 def _held(claim: Claim, action: str) -> Any:
     """Return the reader of an answer that is True when the run is to be canceled."""
 
     def read(reply: list[Any]) -> tuple[bool, Any]:
-        is_canceled, summary = accept(reply, claim.session_id, action)
+        is_canceled, summary = _accept(reply, claim, action)
         return int(is_canceled) == 1, summary
 
     return read
@@ -92,7 +99,7 @@ def add_output(terms: Terms, claim: Claim, offset: int, data: bytes, now_ms: int
 
 def renew_claim(terms: Terms, claim: Claim, now_ms: int) -> Call:
     """Keep a claim; answers whether the run is to be canceled."""
-    args = (now_ms, terms.grace_ms, claim.run.id, claim.fence, LEASE_MS)
+    args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS)
     return Call(load("renew_claim"), terms.keys.session(claim.session_id), args, _held(claim, "keeping a claim"))
 
 
@@ -118,7 +125,7 @@ def finish_run(terms: Terms, stamp: Stamp, claim: Claim, ended: Ended) -> Call:
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run.id, claim.fence, ended.status,
             _COUNTERS.get(ended.status, ""), msgspec.json.encode(end), last, run.tool)  # fmt: skip
     return Call(load("finish_run"), terms.keys.session(claim.session_id), args,
-                lambda reply: accept(reply, claim.session_id, "finishing a run"))  # fmt: skip
+                lambda reply: _accept(reply, claim, "finishing a run"))  # fmt: skip
 
 
 def recover_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Call:

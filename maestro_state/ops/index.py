@@ -15,7 +15,7 @@ from maestro_state.scripts import Call, Query, load
 from maestro_state.states import FROZEN, SessionState, liveness
 
 
-class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
+class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A summary as the index stores it; `last_id` first, because index_session.lua compares it."""
 
     last_id: str

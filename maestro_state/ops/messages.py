@@ -11,12 +11,12 @@ from maestro_state.models import ROLES, Message
 from maestro_state.names import is_stream_id
 from maestro_state.ops.replies import accept
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.ops.values import json_bytes
 from maestro_state.scripts import Call, Query, load
 
 #: Optional parts of a message that are stored as JSON.
 _JSON_PARTS = {"metadata": dict, "tool_calls": list, "tool_results": list}
 
-_encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
@@ -55,7 +55,7 @@ def _part(name: str, value: Any) -> bytes:
         _check_links(name, value, "id")
     if name == "tool_results":
         _check_links(name, value, "call_id")
-    return _encode(value)
+    return json_bytes(name, value)
 
 
 def _check_links(name: str, rows: list[Any], key: str) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 from maestro_state.errors import (
     Conflict,
-    ContextChanged,
     InvalidTransition,
-    LostClaim,
+    ItemNotFound,
     MaestroError,
+    Refused,
+    RunNotFound,
     ScriptError,
     SessionExists,
     SessionExpired,
@@ -39,10 +40,16 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
                 f"somebody changed it first: the revision is now {current}",
                 hint=f"read it again, then pass --if-revision {current}",
             )
-        case "CHANGED":
-            return ContextChanged()
-        case "LOST_CLAIM":
-            return LostClaim()
+        case "LATE":
+            return Conflict("a call that was given up arrived after later ones; nothing was done")
+        case "NO_ITEM":
+            return ItemNotFound(session_id, text(details[0]))
+        case "REMOVED":
+            return Refused(f"context item {text(details[0])} is removed already", hint="maestro context list")
+        case "NO_RUN":
+            return RunNotFound(session_id, text(details[0]))
+        case "NO_BLOB":
+            return ScriptError(f"session {session_id} has no content with digest {text(details[0])}")
     return ScriptError(f"{action} answered {word}")
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.contents import ContextItem, Flags, Run, SentItem
-from maestro_state.errors import InvalidValue, RunIsOver, RunNotFound, SessionNotFound
+from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
 from maestro_state.ops.contents import read_runs, run_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
@@ -107,8 +107,13 @@ def start_run(
     target = "" if request.dry else str(SessionState.RUNNING)
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool, rest,
             msgspec.json.encode(sent), digest, prompt, request.retries)  # fmt: skip
-    return Call(load("start_run"), terms.keys.session(session_id), args,
-                lambda reply: accept(reply, session_id, "starting a run"))  # fmt: skip
+
+    def read(reply: list[Any]) -> Any:
+        if text(reply[0]) == "CHANGED":
+            raise ContextChanged
+        return accept(reply, session_id, "starting a run")
+
+    return Call(load("start_run"), terms.keys.session(session_id), args, read)
 
 
 def _check(request: RunRequest) -> None:

@@ -12,13 +12,22 @@ from maestro_state.models import SETTABLE, Counters, Field, Session, Stats
 from maestro_state.names import slug_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.ops.values import check_size, json_bytes, text_bytes
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState, liveness
+
+#: The fields of the record, read by name: the hash also keeps the last call of each client.
+RECORD = (
+    "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at", "abort_reason",
+    "run_seq", "ctx_seq", "runs_success", "runs_error", "notes", "task_id", "context_summary", "project_context",
+    "working_directory", "preferences", "forked_from",
+)  # fmt: skip
 
 
 def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fields: dict[str, str | None]) -> Call:
     """Make a session; `fields` are further fields of the record, those without a value left out."""
-    present = [part for name, value in fields.items() if value for part in (name, value)]
+    limit = terms.max_value_bytes
+    present = [part for name, value in fields.items() if value for part in (name, text_bytes(name, value, limit))]
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(SessionState.STARTED), ttl_ms,
             "user_id", terms.user, *present)  # fmt: skip
     return Call(load("start_session"), terms.keys.session(session_id), args,
@@ -39,15 +48,21 @@ def finalize_session(terms: Terms, stamp: Stamp, session_id: str) -> Call:
 
 def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> Call:
     """Freeze a session as given up."""
+    why = text_bytes("the reason", reason, terms.max_value_bytes)
     ending = msgspec.json.encode({"finished_at": iso(stamp.now_ms), "error": "the session was aborted"})
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), reason, ending)
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), why, ending)
     return Call(load("abort_session"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "aborting it"))  # fmt: skip
 
 
 def delete_session(terms: Terms, session_id: str) -> Call:
-    """Remove a session from the server for good; True when there was one."""
-    return Call(load("delete_session"), terms.keys.session(session_id), (), lambda reply: text(reply[0]) == "OK")
+    """Remove a session from the server for good."""
+    return Call(load("delete_session"), terms.keys.session(session_id), (), lambda reply: text(reply[0]))
+
+
+def has_session(terms: Terms, session_id: str) -> Query:
+    """Ask whether there is such a session."""
+    return Query(("EXISTS", terms.keys.of_session(session_id, "session")), bool)
 
 
 def set_field(
@@ -64,17 +79,13 @@ def set_field(
 def _stored(terms: Terms, field: str, value: Any) -> bytes:
     if field not in SETTABLE:
         raise InvalidValue(f"there is no field '{field[:40]}' to set", hint=f"one of {', '.join(SETTABLE)}")
-    if SETTABLE[field]:
-        if not isinstance(value, dict):
-            raise InvalidValue(f"{field} must be a JSON object")
-        stored = msgspec.json.encode(value)
-    elif isinstance(value, str) and "\0" not in value:
-        stored = value.encode()
-    else:
-        raise InvalidValue(f"{field} must be text without NUL")
-    if len(stored) > terms.max_value_bytes:
-        raise InvalidValue(f"{field} is {len(stored)} bytes; at most {terms.max_value_bytes} are kept")
-    return stored
+    if not SETTABLE[field]:
+        if isinstance(value, str) and "\0" in value:
+            raise InvalidValue(f"{field} must be text without NUL")
+        return text_bytes(field, value, terms.max_value_bytes)
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{field} must be a JSON object")
+    return check_size(field, json_bytes(field, value), terms.max_value_bytes)
 
 
 def get_field(terms: Terms, session_id: str, field: str) -> Query:
@@ -95,13 +106,13 @@ def get_field(terms: Terms, session_id: str, field: str) -> Query:
 
 def read_session(terms: Terms, session_id: str, now_ms: int) -> Query:
     """Read the record."""
-    command = ("HGETALL", terms.keys.of_session(session_id, "session"))
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), *RECORD)
     return Query(command, lambda reply: session_of(terms, session_id, reply, now_ms))
 
 
-def session_of(terms: Terms, session_id: str, reply: list[bytes], now_ms: int) -> Session:
-    """Make the record from its hash."""
-    stored = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms: int) -> Session:
+    """Make the record from the fields named in RECORD."""
+    stored = {name: value for name, value in zip(RECORD, reply, strict=True) if value is not None}
     if "state" not in stored:
         raise SessionNotFound(session_id)
 

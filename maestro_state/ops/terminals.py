@@ -6,7 +6,7 @@ import msgspec
 
 from maestro_state.models import Terminal
 from maestro_state.ops.replies import accept
-from maestro_state.ops.terms import Terms
+from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 
 #: How long a terminal that says nothing more is still shown, in milliseconds.
@@ -15,11 +15,18 @@ LEASE_MS = 15_000
 BEAT_MS = 5_000
 
 
-def attach_terminal(terms: Terms, session_id: str, terminal: Terminal, now_ms: int, *, is_beat: bool) -> Call:
-    """Show a terminal as attached for one lease; the first time is activity, a beat is not."""
-    args = (now_ms, terms.grace_ms, msgspec.json.encode(terminal), LEASE_MS, int(is_beat))
+def attach_terminal(terms: Terms, stamp: Stamp, session_id: str, terminal: Terminal) -> Call:
+    """Show a terminal as attached for one lease."""
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, msgspec.json.encode(terminal), LEASE_MS)
     return Call(load("attach_terminal"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "attaching to it"))  # fmt: skip
+
+
+def prolong_lease(terms: Terms, session_id: str, terminal: Terminal, now_ms: int) -> Call:
+    """Show an attached terminal for one lease more."""
+    args = (now_ms, msgspec.json.encode(terminal), LEASE_MS)
+    return Call(load("prolong_lease"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "looking at it"))  # fmt: skip
 
 
 def detach_terminal(terms: Terms, session_id: str, terminal: Terminal) -> Call:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maestro_state.errors import InvalidValue, SessionNotFound
-from tests.backends import Backend
+from maestro_state.errors import Conflict, InvalidValue, SessionNotFound
+from tests.backends import Backend, Clock
 
 
 async def test_append_and_read(backend: Backend):
@@ -33,15 +33,33 @@ async def test_a_repeated_command_is_done_once(backend: Backend):
 
 
 async def test_the_memory_of_commands_is_bounded(backend: Backend):
-    """However many calls a session gets, the list of remembered ones stays small, and the last 60 are in it."""
-    async with backend.open_async() as maestro:
+    """A client leaves one entry however often it calls; those of clients long gone are dropped, recent ones known."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
         session = await maestro.sessions.start("many")
-        for number in range(400):
+        record = maestro.server.terms.keys.of_session(session.id, "session")
+        await maestro.messages.add("user", "x")
+        fields = backend.raw.hlen(record)
+        for _ in range(99):
+            await maestro.messages.add("user", "x")
+        assert backend.raw.hlen(record) == fields
+        for number in range(300):
+            clock.advance(seconds=1)
             await maestro.messages.add("user", "x", command_id=f"command-{number:08}")
-        assert backend.raw.strlen(maestro.server.terms.keys.of_session(session.id, "commands")) <= 8192 + 64
-        for number in range(340, 400):
+        assert backend.raw.hlen(record) <= fields + 60 + 16
+        for number in range(241, 300):
             await maestro.messages.add("user", "x", command_id=f"command-{number:08}")
         assert len(await maestro.messages.since()) == 400
+
+
+async def test_a_call_given_up_that_arrives_late_does_nothing(backend: Backend):
+    """Once a lane has gone on, an earlier call of it is refused."""
+    async with backend.open_async() as maestro:
+        await maestro.sessions.start("late")
+        await maestro.messages.add("user", "second", command_id="lane:2")
+        with pytest.raises(Conflict):
+            await maestro.messages.add("user", "first", command_id="lane:1")
+        assert [message.content for message in await maestro.messages.since()] == ["second"]
 
 
 async def test_tool_calls_and_results_are_linked_by_ids(backend: Backend):

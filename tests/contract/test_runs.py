@@ -37,6 +37,7 @@ def put_item(backend: Backend, session_id: str, number: int, content: bytes) -> 
     tag = f"maestro:{{{session_id}}}"
     backend.raw.hset(f"{tag}:blobs", digest, content)
     backend.raw.hset(f"{tag}:items", item_id, msgspec.json.encode(item))
+    backend.raw.hincrby(tag, "active_items", 1)
     for part in ("blobs", "items"):
         backend.raw.expire(f"{tag}:{part}", 1000)
     return item_id
@@ -45,6 +46,7 @@ def put_item(backend: Backend, session_id: str, number: int, content: bytes) -> 
 def remove_item(backend: Backend, session_id: str, item_id: str) -> None:
     """Take an item out, past every verb."""
     backend.raw.hset(f"maestro:{{{session_id}}}:items", f"{item_id}:removed_at", 1)
+    backend.raw.hincrby(f"maestro:{{{session_id}}}", "active_items", -1)
 
 
 async def test_start_numbers_a_run_and_freezes_what_is_sent(backend: Backend):

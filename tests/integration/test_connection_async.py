@@ -8,8 +8,7 @@ import pytest
 
 from maestro_state.connection import connect_async
 from maestro_state.connection.faults import ReplyError
-from tests.proxy import lossy_proxy
-from tests.servers import raw_call, valkey
+from tests.servers import lossy_proxy, raw_call, valkey
 from tests.waiting import wait_until
 
 

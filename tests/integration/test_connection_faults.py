@@ -14,8 +14,7 @@ import pytest
 from maestro_state.connection import connect, connect_async
 from maestro_state.connection.faults import ConnectionLostError, Patience, ReplyError
 from maestro_state.errors import ServerUnavailable
-from tests.proxy import lossy_proxy
-from tests.servers import free_port, raw_call, raw_socket, valkey
+from tests.servers import free_port, lossy_proxy, raw_call, raw_socket, valkey
 from tests.waiting import wait_until
 
 EVERY_SEVENTH = 7

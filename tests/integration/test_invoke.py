@@ -106,7 +106,7 @@ def test_only_the_tail_of_stderr_is_kept(tmp_path):
 def test_short_lines_are_handed_on_together_and_one_line_at_once(tmp_path):
     """A hundred thousand short lines make few pieces; the first line does not wait for more."""
     pieces: list[bytes] = []
-    code = "import sys\nprint('first', flush=True)\nsys.stdin.read()\nfor n in range(100000): print(n, flush=n % 7 == 0)"
+    code = "import sys\nprint('first', flush=True)\nfor n in range(100000): print(n, flush=n % 7 == 0)"
     call(tmp_path, code, on_output=lambda data: pieces.append(data))
 
     assert b"".join(pieces) == b"first\n" + b"".join(b"%d\n" % n for n in range(100000))
@@ -141,7 +141,8 @@ import sys
 from workers.guard import Guard
 from workers.invoke import Invocation, invoke
 guard = Guard() if sys.argv[1] == "guarded" else None
-code = "import os, subprocess, sys, time\\nc = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])\\n" \\
+code = "import os, subprocess, sys, time\\n" \\
+       "c = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])\\n" \\
        "print(os.getpid(), c.pid, flush=True)\\ntime.sleep(600)"
 def said(data):
     sys.stdout.write(data.decode()); sys.stdout.flush()

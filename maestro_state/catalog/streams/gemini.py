@@ -17,21 +17,21 @@ class Stream(JsonLines):
 
     def on_event(self, event: dict[str, Any]) -> list[str]:
         """Take one line."""
-        kind = event.get("type")
-        if kind == "message":
-            return self._on_message(event)
-        self._in_message = False
-        if kind == "init":
-            self.told(tool_session=words(event, "session_id"), model=words(event, "model"))
-        elif kind == "error":
-            self.warning = words(event, "message")
-        elif kind == "result":
-            self._on_result(event)
+        match event.get("type"):
+            case "message":
+                return self._on_message(event)
+            case "init":
+                self.told(tool_session=words(event, "session_id"), model=words(event, "model"))
+            case "tool_use" | "tool_result":
+                self._in_message = False
+            case "error":
+                self.warning = words(event, "message")
+            case "result":
+                self._on_result(event)
         return []
 
     def _on_message(self, event: dict[str, Any]) -> list[str]:
         if event.get("role") not in ("assistant", "model"):
-            self._in_message = False
             return []
         texts = self.say(event.get("content"), new=not (self._in_message and event.get("delta") is True))
         self._in_message = True

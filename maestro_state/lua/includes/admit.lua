@@ -1,15 +1,18 @@
--- admit: the session as this call needs it, or the refusal to answer with. Nothing may be written before this check:
--- a write to an expired session would bring a headless fragment of it back, without TTL.
-local function admit(now)
-  local found = redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'ttl_ms', 'touched_at',
-                           'user_id')
-  local state = found[1]
-  if not state then return nil, {'NOT_FOUND'} end
-  if not STEPS[state] then return nil, {'BAD_STATE', state} end
-  local last_activity, ttl_ms = tonumber(found[3]), tonumber(found[4])
+-- admit: the session as this call needs it, or the answer to give instead: the first one again if this is a repeat, a
+-- refusal if the session is not there, not in a state for it, or expired. Nothing may be written before this: a write
+-- to a session that is gone would bring a headless fragment of it back, without TTL.
+local function admit(id)
+  local lane_field, number = lane(id)
+  local found = redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'ttl_ms', 'touched_at', 'user_id',
+                           lane_field)
+  if not found[1] then return nil, {'NOT_FOUND'} end
+  local answer = repeated(found[7], number)
+  if answer then return nil, answer end
+  if not string.find(ALLOWED, ' ' .. found[1] .. ' ', 1, true) then return nil, {'BAD_STATE', found[1]} end
+  local now, last_activity, ttl_ms = tonumber(now_ms), tonumber(found[3]), tonumber(found[4])
   if now >= last_activity + ttl_ms then return nil, {'EXPIRED'} end
-  return {state = state, last_id = found[2], ttl_ms = ttl_ms, touched_at = tonumber(found[5]),
-          owner = found[6],
+  return {state = found[1], last_id = found[2], ttl_ms = ttl_ms, touched_at = tonumber(found[5]), owner = found[6],
+          lane_field = lane_field, is_new_lane = not found[7], number = number,
           -- a terminal whose clock is behind must not take the session back in time
           now = math.max(now, last_activity)}
 end

@@ -1,14 +1,32 @@
--- settle: the state of a session whose last open run has ended, out of executando: with output, with context, or as it
--- was started.
-local function settle(with_output, with_context, started)
-  local target = with_output
-  if redis.call('HEXISTS', session, 'has_output') == 0 then
-    local active = 0
-    for _, field in ipairs(redis.call('HKEYS', items)) do
-      if not string.find(field, ':', 1, true) then active = active + 1
-      elseif string.find(field, ':removed_at', 1, true) then active = active - 1 end
-    end
-    target = active > 0 and with_context or started
+-- settle: write everything this call changed of the record at once, remember its answer, and give every key of the
+-- session its full time again. TTLs are counted in seconds, so that is done once a second, or at once when this call
+-- may have made a key (`written`) that has none yet. Answers {'OK', ..., summary}: the summary when it renewed, which is
+-- also when the index is due, else false.
+local LANE_LIFE_MS = 60000
+local function settle(admitted, answer, written, changes)
+  local now = string.format('%.0f', admitted.now)
+  local renewing = admitted.now >= admitted.touched_at + 1000
+  for _, key in ipairs(renewing and {} or written) do
+    renewing = renewing or redis.call('PTTL', key) < 0
   end
-  redis.call('HSET', session, 'state', target)
+  local kept = #answer == 2 and answer[2] or cjson.encode(answer)
+  changes = changes or {}
+  redis.call('HSET', session, 'last_id', admitted.last_id, 'last_activity', now,
+             'touched_at', renewing and now or admitted.touched_at,
+             admitted.lane_field, admitted.number .. ' ' .. now_ms .. ' ' .. kept, unpack(changes))
+  -- Lanes that said nothing for a minute, far longer than a client goes on trying, are dropped now and then.
+  if admitted.is_new_lane and redis.call('HLEN', session) % 16 == 0 then
+    local fields = redis.call('HGETALL', session)
+    for at = 1, #fields, 2 do
+      local said_at = string.sub(fields[at], 1, 5) == 'lane:' and string.match(fields[at + 1], '^%d+ (%d+)')
+      if said_at and tonumber(said_at) < admitted.now - LANE_LIFE_MS then redis.call('HDEL', session, fields[at]) end
+    end
+  end
+  answer[#answer + 1] = false
+  if renewing then
+    local life = string.format('%.0f', admitted.ttl_ms + tonumber(grace_ms))
+    for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life) end
+    answer[#answer] = summary()
+  end
+  return answer
 end

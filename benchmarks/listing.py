@@ -1,0 +1,44 @@
+"""Listing 10 000 sessions, and the newest 50 of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.rig import Row, race, rig, row
+
+#: The usual way: an index by activity, and a script that collects what each session's hash says.
+SCRIPT = """
+local rows = {}
+for _, id in ipairs(redis.call('ZREVRANGE', KEYS[1], 0, -1)) do
+  rows[#rows + 1] = redis.call('HMGET', ARGV[1] .. '{' .. id .. '}', 'state', 'created_at', 'last_activity', 'user_id')
+end
+return rows
+"""
+
+
+def measure() -> Iterator[Row]:
+    """Yield the figures."""
+    with rig() as bench:
+        server = bench.maestro.server
+        from maestro_state.ops import index, sessions
+
+        for number in range(10_000):
+            session_id = f"list--{number:06d}"
+            call = sessions.start_session(server.terms, server.stamp(), session_id, server.terms.ttl_ms, {})
+            server.change(session_id, call)
+        recent = server.terms.keys.of_index("recent")
+        sha = bench.tcp.script_load(SCRIPT)
+        figures = race(
+            {
+                "one script over an index": lambda: bench.tcp.evalsha(sha, 1, recent, "maestro:"),
+                "list 10 000": lambda: server.fetch(index.all_sessions(server.terms)),
+                "with rows for people": lambda: bench.maestro.sessions.list(),
+            },
+            calls=3,
+        )
+        yield row("list 10 000 sessions", figures, "list 10 000", "one script over an index", limit=1.2, aim=0.3)
+        yield row("… as rows for people", figures, "with rows for people", "one script over an index", limit=1.2)
+        figures = race(
+            {"redis-py PING": bench.tcp.ping, "newest 50": lambda: bench.maestro.sessions.newest(50)}, calls=300
+        )
+        yield row("the newest 50", figures, "newest 50", "redis-py PING")

@@ -1,0 +1,136 @@
+"""Write the parts of README.md and ARCHITECTURE.md that say what code says: `python -m tests.documents` writes,
+`--check` only compares. Each part stands between `<!-- name -->` and `<!-- /name -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from cli.main import COMMANDS
+from maestro_state import errors
+from maestro_state.keys import FAMILIES
+from maestro_state.scripts import load, names
+from maestro_state.states import TRANSITIONS, Liveness, SessionState
+
+ROOT = Path(__file__).parent.parent
+_PART = re.compile(r"<!-- (?P<name>[a-z-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with the words that call it."""
+
+    def walk(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        if isinstance(command, click.Group):
+            for name, child in command.commands.items():
+                yield from walk(f"{words} {name}", child)
+        else:
+            yield words, command
+
+    for name, (module, attribute, _) in COMMANDS.items():
+        yield from walk(f"maestro {name}", getattr(import_module(module), attribute))
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+
+
+def _commands() -> str:
+    rows = []
+    for words, command in commands():
+        arguments = [
+            (f"[{one.make_metavar(click.Context(command))}]" if not one.required else one.human_readable_name.upper())
+            for one in command.params
+            if isinstance(one, click.Argument)
+        ]
+        rows.append((f"`{' '.join([words, *arguments])}`".replace("[[", "[").replace("]]", "]"),
+                     command.get_short_help_str(200)))  # fmt: skip
+    return _table(("command", "what it does"), rows)
+
+
+def _settings() -> str:
+    from maestro_state.settings import MaestroSettings
+
+    rows = []
+    for name, field in MaestroSettings.model_fields.items():
+        default = "login name" if field.default_factory else "" if field.default is None else f"`{field.default}`"
+        rows.append((f"`MAESTRO_{name.upper()}`", default, field.description or ""))
+    return _table(("setting", "default", "meaning"), rows)
+
+
+def _keyspace() -> str:
+    rows = [
+        (f"`<ns>:{{{'<id>' if family != 'index' else 'index'}}}{key.suffix}`", family, key.type, key.holds, key.writers)
+        for family, keys in FAMILIES.items()
+        for key in keys
+    ]
+    return _table(("key", "family", "type", "holds", "written by"), rows)
+
+
+def _scripts() -> str:
+    rows = []
+    for name in names():
+        script = load(name)
+        rows.append((f"`{name}`", " ".join(script.keys), " ".join(script.returns)))
+    return _table(("script", "touches", "answers"), rows)
+
+
+def _states() -> str:
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {SessionState.STARTED}: start_session"]
+    for script, steps in TRANSITIONS.items():
+        moves = [(before, after) for before, afters in steps.items() for after in afters if before != after]
+        lines += [f"    {before} --> {after}: {script}" for before, after in moves]
+    return "\n".join([*lines, "```"])
+
+
+def _glossary() -> str:
+    members = [*SessionState, *Liveness]
+    rows = [(f"`{member.value}`", f"`{type(member).__name__}.{member.name}`") for member in members]
+    return _table(("value", "code"), rows)
+
+
+def _errors() -> str:
+    found = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.MaestroError)]
+    rows = [(f"`{one.code}`", str(one.exit_code), (one.__doc__ or "").splitlines()[0]) for one in found]
+    return _table(("error.code", "exit", "meaning"), rows)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": _commands,
+    "settings": _settings,
+    "keyspace": _keyspace,
+    "scripts": _scripts,
+    "states": _states,
+    "glossary": _glossary,
+    "errors": _errors,
+}
+
+
+def fill(text: str) -> str:
+    """Return a document with every part as the code says it now."""
+    return _PART.sub(lambda part: f"<!-- {part['name']} -->\n{PARTS[part['name']]()}\n<!-- /{part['name']} -->", text)
+
+
+def main(check: bool) -> int:
+    """Write or compare both documents."""
+    stale = []
+    for name in ("README.md", "ARCHITECTURE.md"):
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8")
+        if fill(text) != text:
+            stale.append(name)
+            if not check:
+                path.write_text(fill(text), encoding="utf-8")
+    if stale:
+        print("stale:" if check else "wrote:", ", ".join(stale), "(make generate)" if check else "")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv))

@@ -1,0 +1,94 @@
+"""What must not drift: public names, generated code, documents, help, headers, file sizes, layers of import."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import maestro_state
+from cli.main import COMMANDS
+from maestro_state import scripts
+from maestro_state.keys import NAMES
+from maestro_state.states import FROZEN, TRANSITIONS
+from tests import documents, unasync
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [path for top in ("maestro_state", "workers", "cli", "tests") for path in (ROOT / top).rglob("*.py")]
+
+
+def test_every_public_name_can_be_imported():
+    """What __all__ promises is there."""
+    for name in maestro_state.__all__:
+        assert getattr(maestro_state, name) is not None
+
+
+def test_generated_code_and_documents_are_fresh():
+    """Nobody edited the sync shell or forgot `make generate`."""
+    assert unasync.main(check=True) == 0
+    assert documents.main(check=True) == 0
+
+
+@pytest.mark.parametrize(("words", "command"), list(documents.commands()))
+def test_every_command_has_help_with_an_example(words: str, command: click.Command):
+    """A newcomer sees how each command is used."""
+    text = command.help or ""
+    assert "Example:" in text, words
+    assert words in text or "maestro" in text.split("Example:")[1]
+
+
+def test_the_help_screen_says_what_commands_say_of_themselves():
+    """The table that saves the imports has the commands' own words."""
+    for name, (module, attribute, line) in COMMANDS.items():
+        command = getattr(__import__(module, fromlist=[attribute]), attribute)
+        assert line == (command.help or "").split("\n")[0], name
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_script_headers_tell_the_truth(name: str):
+    """Keys and arguments named in a header are used, answers listed there are given, nothing forbidden is called."""
+    script = scripts.load(name)
+    source = (Path(scripts.LUA_FOLDER) / f"{name}.lua").read_text(encoding="utf-8").split("]]\n", 1)[1]
+    assert set(script.keys) <= set(NAMES[script.family])
+    for word in (*script.keys, *(argument.removesuffix("...") for argument in script.argv)):
+        assert len(re.findall(rf"\b{word}\b", script.body)) > 1, f"{name}: {word} is named and not used"
+    answers = set(re.findall(r"\{'([A-Z_]+)'", script.body))
+    assert answers == set(script.returns), name
+    code = re.sub(r"--.*", "", source)
+    assert not re.search(r"'(KEYS|SCAN|TIME)'|cmsgpack|math\.random", code), name
+    assert name in TRANSITIONS or "ALLOWED" not in code
+
+
+def test_frozen_states_allow_nothing():
+    """No row of the table starts in a state that accepts nothing more."""
+    assert not [name for name, row in TRANSITIONS.items() if set(row) & set(FROZEN)]
+
+
+def test_files_stay_small():
+    """No file grows past what can be read in one go."""
+    long = [f"{path.relative_to(ROOT)}: {count}" for path in SOURCES
+            if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400]  # fmt: skip
+    assert not long
+
+
+def test_reading_commands_import_nothing_heavy():
+    """`session list` pays for click, msgspec and a socket, and for no library it does not use."""
+    heavy = ("asyncio", "redis", "rq", "pydantic", "structlog", "logging", "urllib.request", "pathlib", "tempfile")
+    code = (
+        "import sys\nfrom cli.main import run\nfrom maestro_state._sync import maestro, sessions, messages\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_project_speaks_only_of_itself():
+    """No absolute path of a machine, no registry, no leftover note."""
+    forbidden = re.compile("/roo[t]/|/wor[k]/|TOD[O]|FIXM[E]|index-ur[l]|find-link[s]")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    files = [ROOT / name for name in listed if (ROOT / name).is_file()]
+    assert not [path for path in files if forbidden.search(path.read_text("utf-8", "replace"))]
