@@ -32,6 +32,11 @@ STATE_COLOURS = {
     "ok": "green",
     "warn": "yellow",
     "fail": "red",
+    "pending": "blue",
+    "running": "yellow",
+    "success": "green",
+    "error": "red",
+    "canceled": "magenta",
 }
 
 
@@ -85,9 +90,38 @@ def note(text: str) -> None:
         sys.stderr.write(text + "\n")
 
 
+def raw(content: bytes, *, exact: bool = False) -> None:
+    """Print content at once: byte for byte into a pipe or when `exact`, made harmless on a terminal."""
+    if exact or not is_terminal():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(safe(content.decode(errors="replace")))
+    sys.stdout.flush()
+
+
+def end_line(content: bytes) -> None:
+    """End a line that content left open, where a person would miss it; a pipe gets the content alone."""
+    if is_terminal() and not content.endswith(b"\n"):
+        line()
+
+
+def dimmed(text: str) -> str:
+    """Return a text for a status line on stderr, dimmed where colours are wanted."""
+    plain_wanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain_wanted else click.style(text, dim=True)
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """Return a record as the fields it is printed with."""
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return fields
+
+
 def warning(text: str) -> None:
-    """Tell on stderr about something that was left out."""
+    """Tell on stderr about something that must not go unseen, also in a pipe."""
     sys.stderr.write(f"maestro: {safe(text).replace(chr(10), ' ')}\n")
+    sys.stderr.flush()
 
 
 class Progress:
@@ -109,13 +143,6 @@ class Progress:
         """Leave the line."""
         if self._shown:
             sys.stderr.write("\n")
-
-
-def raw(content: bytes) -> None:
-    """Write bytes as they are."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
 
 
 def content_fields(content: bytes) -> dict[str, str]:

@@ -71,6 +71,13 @@ def _gist(event: Event) -> str:
             return f"{data['item']}{who}"
         case "tool.selected":
             return f"{data['tool']}{who}"
+        case "run.output":
+            return f"{data['run']} │ {data['text'].rstrip()}"
+        case "run.finished":
+            usage = data.get("usage", {})
+            tokens = "".join(f" · {usage[name]} {name}" for name in ("tokens_input", "tokens_output") if name in usage)
+            error = f": {data['error']}" if "error" in data else ""
+            return f"{data['run']} {data['status']}{error}{tokens}{who}"
         case "session.aborted":
             return f"{data['reason']}{who}"
     rest = {name: value for name, value in data.items() if name != "user"}

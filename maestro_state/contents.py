@@ -107,6 +107,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     cookie: str | None = None  #: the work session this run leaves a breadcrumb in
     prompt_digest: str | None = None
     timeout_s: int | None = None
+    retries: int = 0  #: how often it may be tried again when its worker is lost
+    env: list[str] = []  #: names of variables passed to the tool on purpose; never their values
 
 
 class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):

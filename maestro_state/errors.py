@@ -4,13 +4,13 @@ MaestroError                    code · hint · exit_code
 ├─ UsageError            2      bad input: refused before anything changed
 │  ├─ InvalidName · InvalidValue · ContentTooLarge · PathRefused · AmbiguousReference · ConfigError
 ├─ NotFound              3
-│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound · RunNotFound
+│  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound · RunNotFound · NoTool
 ├─ Refused               4      not in this state, or somebody else was first
-│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict · RunIsOver · RunsOpen · LostClaim
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
-│  ├─ FileCorrupt · CursorLost
+│  ├─ RunFailed · FileCorrupt · CursorLost
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -148,6 +148,18 @@ class RunNotFound(NotFound):
         self.run_id = run_id
 
 
+class NoTool(NotFound):
+    """No tool is chosen."""
+
+    code = "no_tool"
+
+    def __init__(self, session_id: str) -> None:
+        """Point to both ways of choosing one."""
+        super().__init__(
+            f"session {session_id} has no tool chosen", hint="maestro use TOOL, or maestro run --tool TOOL"
+        )
+
+
 class PathNotFound(NotFound):
     """There is no such file."""
 
@@ -201,6 +213,42 @@ class Conflict(Refused):
     code = "conflict"
 
 
+class RunIsOver(Refused):
+    """The run has ended already."""
+
+    code = "run_is_over"
+
+    def __init__(self, session_id: str, run_id: str, status: str) -> None:
+        """Say how it ended."""
+        super().__init__(f"run {run_id} of {session_id} is not open; its status is {status}", hint="maestro runs")
+        self.run_id, self.status = run_id, status
+
+
+class RunsOpen(Refused):
+    """A run is still open."""
+
+    code = "runs_open"
+
+    def __init__(self, session_id: str) -> None:
+        """Offer to wait or to cancel."""
+        super().__init__(
+            f"session {session_id} is executando: a run is still open",
+            hint="maestro session end --wait, or --cancel",
+        )
+
+
+class LostClaim(Refused):
+    """The run belongs to another attempt by now, or is over; nothing was written."""
+
+    code = "lost_claim"
+
+
+class ContextChanged(Conflict):
+    """The context changed while the run was being started."""
+
+    code = "context_changed"
+
+
 class ServerUnavailable(MaestroError):
     """The state server cannot be reached."""
 
@@ -218,6 +266,20 @@ class WorkFailed(MaestroError):
     """The work was started and failed."""
 
     code = "work_failed"
+
+
+class RunFailed(WorkFailed):
+    """A run did not end in success."""
+
+    code = "run_failed"
+
+    def __init__(self, run_id: str, status: str, reason: str | None) -> None:
+        """Say how it ended, and why."""
+        super().__init__(
+            f"run {run_id} ended as {status}" + (f": {reason}" if reason and reason != status else ""),
+            hint=f"maestro show {run_id} --meta",
+        )
+        self.run_id, self.status = run_id, status
 
 
 class FileCorrupt(WorkFailed):

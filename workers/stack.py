@@ -21,6 +21,7 @@ from maestro_state.embedded import is_running, locks, paths
 from maestro_state.embedded.control import sync_data
 from maestro_state.embedded.wire import WireError
 from maestro_state.errors import MaestroError
+from workers.pool import StackWorker
 from workers.services import Keeper
 from workers.usage import Usage
 
@@ -214,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, required=True, help="root folder of the project")
     root = parser.parse_args(arguments).project.resolve()
     idle = os.environ.get("MAESTRO_STACK_IDLE_SECONDS", "")
-    return supervise(root, idle_s=int(idle) if idle.isdigit() and int(idle) > 0 else IDLE_S)
+    idle_s = int(idle) if idle.isdigit() and int(idle) > 0 else IDLE_S
+    return supervise(root, idle_s=idle_s, services=[StackWorker(root)])
 
 
 if __name__ == "__main__":

@@ -99,7 +99,8 @@ class AsyncSessions:
 
     async def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
-        from maestro_state.ops.contents import read_items
+        from maestro_state.ops.contents import read_items, read_runs
+        from maestro_state.ops.runs import read_last_output
 
         session_id = await self.resolve(ref)
         now, terms = self._server.now_ms(), self._server.terms
@@ -107,15 +108,18 @@ class AsyncSessions:
             ops.read_session(terms, session_id, now),
             terminals.attached_terminals(terms, session_id, now),
             read_items(terms, session_id),
+            read_runs(terms, session_id),
+            read_last_output(terms, session_id),
         )
         replies = await self._server.connection.calls([query.command for query in queries])
-        session, attached, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        values = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        session, attached, items, runs, last_output = values
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
         return SessionStatus(
             session=session,
             context=self._drift(items),
-            runs=[],
-            last_output=None,
+            runs=runs,
+            last_output=last_output,
             attached=attached,
             ttl_left=max(0, left_ms // 1000),
         )
