@@ -4,9 +4,10 @@ MaestroError                    code · hint · exit_code
 ├─ UsageError            2      bad input: refused before anything changed
 │  ├─ InvalidName · InvalidValue · AmbiguousReference · ConfigError
 ├─ NotFound              3
-│  ├─ SessionNotFound · NoActiveSession
+│  ├─ SessionNotFound · NoActiveSession · DiscussionNotFound · NoOpenDiscussion
 ├─ Refused               4      not in this state, or somebody else was first
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ DiscussionClosed · DiscussionOpen
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
@@ -99,6 +100,26 @@ class NoActiveSession(NotFound):
         super().__init__(hint="maestro session start NAME, or maestro session switch REF")
 
 
+class DiscussionNotFound(NotFound):
+    """There is no such discussion."""
+
+    code = "discussion_not_found"
+
+    def __init__(self, ref: str) -> None:
+        """Name the reference as the user gave it."""
+        super().__init__(f"no discussion '{ref[:80]}'", hint="maestro discuss list")
+
+
+class NoOpenDiscussion(NotFound):
+    """This checkout has no open discussion."""
+
+    code = "no_open_discussion"
+
+    def __init__(self) -> None:
+        """Point to both ways of getting one."""
+        super().__init__(hint="maestro discuss start, or --discussion REF")
+
+
 class Refused(MaestroError):
     """Not possible in this state."""
 
@@ -144,6 +165,32 @@ class Conflict(Refused):
     """Somebody else changed it first."""
 
     code = "conflict"
+
+
+class DiscussionClosed(Refused):
+    """The discussion has its final JSON and is closed."""
+
+    code = "discussion_closed"
+
+    def __init__(self, discussion_id: str) -> None:
+        """Say what can still be done with it."""
+        super().__init__(
+            f"discussion {discussion_id} is closed: it has its final JSON",
+            hint=f"maestro discuss replay {discussion_id}, or maestro discuss start",
+        )
+
+
+class DiscussionOpen(Refused):
+    """The discussion has no final JSON yet."""
+
+    code = "no_final_json"
+
+    def __init__(self, discussion_id: str) -> None:
+        """Say how it gets one."""
+        super().__init__(
+            f"discussion {discussion_id} has no final_json yet, so there is nothing to replay",
+            hint=f"maestro discuss done --discussion {discussion_id} FILE",
+        )
 
 
 class ServerUnavailable(MaestroError):

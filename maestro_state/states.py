@@ -6,7 +6,9 @@ Portuguese words are data (stored, shown, archived, never translated); the names
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 
 class SessionState(StrEnum):
@@ -18,6 +20,13 @@ class SessionState(StrEnum):
     WITH_OUTPUT = "com_saida"  #: nothing running, output kept
     FINALIZED = "finalizada"  #: closed for good
     ABORTED = "abortada"  #: stopped before it was finished; what there is stays
+
+
+class DiscussionStatus(StrEnum):
+    """Whether a discussion goes on."""
+
+    OPEN = "open"  #: takes messages
+    CLOSED = "closed"  #: has its final JSON
 
 
 class Liveness(StrEnum):
@@ -36,7 +45,8 @@ LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
 #: States that accept nothing more.
 FROZEN = (_S.FINALIZED, _S.ABORTED)
 
-_Row = dict[SessionState, tuple[SessionState, ...]]
+_D = DiscussionStatus
+_Row = Mapping[Any, tuple[StrEnum, ...]]
 _UNMOVED: _Row = {state: (state,) for state in LIVE}
 
 #: Script → state it may be called in → states it may leave behind.
@@ -46,6 +56,8 @@ TRANSITIONS: dict[str, _Row] = {
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
     "abort_session": dict.fromkeys(LIVE, (_S.ABORTED,)),
+    "add_discussion_event": {_D.OPEN: (_D.OPEN,)},
+    "finish_discussion": {_D.OPEN: (_D.CLOSED,)},
 }
 
 

@@ -18,12 +18,12 @@ from maestro_state.connection import connect
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._sync.discussions import Discussions
     from maestro_state._sync.follow import Follow
     from maestro_state._sync.health import Health
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.sessions import Sessions
     from maestro_state.stack import Stack
-
 
 class Maestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
@@ -81,6 +81,13 @@ class Maestro:
         from maestro_state.stack import Stack
 
         return Stack(self.project.root, self.settings.redis_url)
+
+    @cached_property
+    def discussions(self) -> Discussions:
+        """Discuss, and replay what was decided."""
+        from maestro_state._sync.discussions import Discussions
+
+        return Discussions(self.server, self.project.root)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""
