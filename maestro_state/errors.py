@@ -11,7 +11,7 @@ MaestroError                    code · hint · exit_code
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
-│  ├─ FileCorrupt · CursorLost
+│  ├─ FileCorrupt · CursorLost · ReplayFailed
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -216,6 +216,12 @@ class FileCorrupt(WorkFailed):
     """A file of Maestro's cannot be read."""
 
     code = "file_corrupt"
+
+
+class ReplayFailed(WorkFailed):
+    """The discussion could not be replayed; nothing was changed."""
+
+    code = "replay_failed"
 
 
 class CursorLost(WorkFailed):

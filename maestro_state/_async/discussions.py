@@ -73,12 +73,12 @@ class AsyncDiscussions:
     ) -> TranscriptEvent:
         """Say something in an open discussion (default: this checkout's latest), once for each `command_id`."""
         kind, payload = ops.message_event(self._server.terms, role, content, model)
-        discussion_id = await self._open(ref)
+        discussion_id = await self.resolve(ref)
         return await self._add(discussion_id, kind, payload, command_id)
 
     async def done(self, payload: Any = None, ref: str | None = None) -> Meta:
         """End a discussion with its final JSON; without one, with the JSON its assistant said last."""
-        discussion_id = await self._open(ref)
+        discussion_id = await self.resolve(ref)
         live = await self._mirror(discussion_id)
         meta = live.meta if live else self._files.meta(discussion_id)
         if payload is None:
@@ -118,7 +118,7 @@ class AsyncDiscussions:
 
     async def prompt(self, ref: str | None = None) -> str:
         """Return the conversation so far as a tool is handed it."""
-        return as_prompt((await self.show(await self._open(ref))).transcript.events)
+        return as_prompt((await self.show(await self.resolve(ref))).transcript.events)
 
     async def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
@@ -166,8 +166,8 @@ class AsyncDiscussions:
             await self._mirror(folder)
         return folder
 
-    async def _open(self, ref: str | None) -> str:
-        """Return the discussion to change: given, else the latest open one of this checkout."""
+    async def resolve(self, ref: str | None = None) -> str:
+        """Return the id of the discussion to change: given, else the latest open one of this checkout."""
         if ref is None:
             records, _ = finding.metas(self._files)
             return finding.newest(records, is_open=True)

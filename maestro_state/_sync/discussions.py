@@ -74,12 +74,12 @@ class Discussions:
     ) -> TranscriptEvent:
         """Say something in an open discussion (default: this checkout's latest), once for each `command_id`."""
         kind, payload = ops.message_event(self._server.terms, role, content, model)
-        discussion_id = self._open(ref)
+        discussion_id = self.resolve(ref)
         return self._add(discussion_id, kind, payload, command_id)
 
     def done(self, payload: Any = None, ref: str | None = None) -> Meta:
         """End a discussion with its final JSON; without one, with the JSON its assistant said last."""
-        discussion_id = self._open(ref)
+        discussion_id = self.resolve(ref)
         live = self._mirror(discussion_id)
         meta = live.meta if live else self._files.meta(discussion_id)
         if payload is None:
@@ -119,7 +119,7 @@ class Discussions:
 
     def prompt(self, ref: str | None = None) -> str:
         """Return the conversation so far as a tool is handed it."""
-        return as_prompt((self.show(self._open(ref))).transcript.events)
+        return as_prompt((self.show(self.resolve(ref))).transcript.events)
 
     def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
@@ -167,8 +167,8 @@ class Discussions:
             self._mirror(folder)
         return folder
 
-    def _open(self, ref: str | None) -> str:
-        """Return the discussion to change: given, else the latest open one of this checkout."""
+    def resolve(self, ref: str | None = None) -> str:
+        """Return the id of the discussion to change: given, else the latest open one of this checkout."""
         if ref is None:
             records, _ = finding.metas(self._files)
             return finding.newest(records, is_open=True)

@@ -25,7 +25,6 @@ from maestro_state.transcripts.events import (
     Meta,
     Transcript,
     TranscriptEvent,
-    is_json,
     line_of,
     meta_document,
     micros_of,
@@ -66,7 +65,8 @@ class DiscussionFiles:
         """List the discussions there are, by name."""
         try:
             with open_folder(self.root, *HOME, create=False) as home:
-                return [name for name in home.names() if is_discussion_id(name) and os.path.isdir(os.path.join(home.path, name))]
+                names = [name for name in home.names() if is_discussion_id(name)]
+                return [name for name in names if os.path.isdir(os.path.join(home.path, name))]
         except FileNotFoundError:
             return []
 
@@ -196,7 +196,7 @@ class _Tail:
         try:
             self.micros = micros_of(read_event(line).ts)
         except ValueError:
-            if is_last and not is_json(line):
+            if is_last and not strict_json.is_whole(line):
                 self.end, self.torn = start, line.decode("utf-8", "backslashreplace")
 
 

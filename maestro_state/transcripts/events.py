@@ -189,20 +189,11 @@ def read_transcript(content: bytes) -> Transcript:
         try:
             events.append(read_event(line))
         except ValueError as error:
-            if number == last and not is_json(line):
+            if number == last and not strict_json.is_whole(line):
                 torn = line.decode("utf-8", "backslashreplace")
             else:
                 damaged.append(Damage(number, str(error)))
     return Transcript(tuple(events), torn, tuple(damaged))
-
-
-def is_json(line: bytes) -> bool:
-    """Tell whether a line is whole JSON: no beginning of an event is, so what was torn off never is."""
-    try:
-        strict_json.read(line)
-    except ValueError:
-        return False
-    return True
 
 
 def as_prompt(events: Sequence[TranscriptEvent]) -> str:

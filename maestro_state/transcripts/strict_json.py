@@ -60,6 +60,17 @@ def same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
+def is_whole(content: bytes) -> bool:
+    """Tell whether bytes are a whole document, even one that is refused: no beginning of a line ever is."""
+    try:
+        json.loads(content)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return False
+    except (ValueError, RecursionError):
+        return True
+    return True
+
+
 def is_text(value: Any) -> bool:
     """Tell whether a value is text that can be written as UTF-8."""
     if not isinstance(value, str):
