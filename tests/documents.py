@@ -19,6 +19,9 @@ from maestro_state.scripts import load, names
 from maestro_state.states import TRANSITIONS, Liveness, SessionState
 
 ROOT = Path(__file__).parent.parent
+#: Families whose keys carry a fixed tag.
+SPANNING = {"index": "index", "discussions": "discussions"}
+
 _PART = re.compile(r"<!-- (?P<name>[a-z-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
@@ -66,7 +69,7 @@ def _settings() -> str:
 
 def _keyspace() -> str:
     rows = [
-        (f"`<ns>:{{{'<id>' if family != 'index' else 'index'}}}{key.suffix}`", family, key.type, key.holds, key.writers)
+        (f"`<ns>:{{{SPANNING.get(family, '<id>')}}}{key.suffix}`", family, key.type, key.holds, key.writers)
         for family, keys in FAMILIES.items()
         for key in keys
     ]

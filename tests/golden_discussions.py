@@ -111,7 +111,27 @@ WORK = "docs/sessions/11111111-2222-4333-8444-555555555555"
 WORK_SESSION = {"session_id": WORK.rsplit("/", 1)[1], "session_type": "discussion", "status": "completed",
                 "created": "2026-01-02T03:04:05.000000", "modified": "2026-01-02T03:09:00.000000",
                 "related_entity": {"track_id": "TRK-A"}, "metadata": {}}  # fmt: skip
-WHOLE_FINAL = _final(CHAIN)
+WORK_ID = WORK.rsplit("/", 1)[1]
+REPLAYED = _event("replay_run", {"dry_run": False, "result": "REPLAY_OK", "ops_count": 5}, 40)
+RAW = {"ts": "2026-01-02T03:04:05.000001", "type": "assistant_message", "payload": {"content": "é日😀\u2029"}}
+SURROGATES = (
+    b'{"ts": "2026-01-02T03:04:05.000001", "type": "user_message", "payload": {"content": '
+    b'"\\ud83d alone, \\ud83d\\ude00 paired"}}\n'
+)
+TORN_CHARACTER = '{"ts": "2026-01-02T03:04:50.000001", "type": "error", "payload": {"message": "é'.encode()[:-1]
+
+
+def _move(source: str, target: str) -> tuple[str, dict[str, Any]]:
+    return "move_task", {"task_id": "T-1", "source_phase_id": source, "target_phase_id": target}
+
+
+def _edit(**fields: Any) -> tuple[str, dict[str, Any]]:
+    return "edit_task_fields", {"task_id": "T-1", "fields": fields}
+
+
+def _mark(word: str, item_id: str, **kind: str) -> tuple[str, dict[str, Any]]:
+    return f"mark_{word}", {"item_id": item_id, **kind}
+
 
 CASES = [
     Case("chain", _said("hi") + _final(CHAIN)),
@@ -119,52 +139,47 @@ CASES = [
                              ("add_phase", {"phase_name": "1: Núcleo!", "track_id": "acoes-de-login"})])),
     Case("no-ascii-name", _final([("add_track", {"track_name": "日本語"})])),
     Case("empty", _said("nothing to do") + _final([])),
-    Case("move", _final([*CHAIN, ("move_task", {"task_id": "T-1", "source_phase_id": "PH-1", "target_phase_id": "PH-2"})])),
-    Case("move-twice", _final([*CHAIN, ("move_task", {"task_id": "T-1", "source_phase_id": "PH-1", "target_phase_id": "PH-2"}),
-                               ("move_task", {"task_id": "T-1", "source_phase_id": "PH-2", "target_phase_id": "PH-3"})])),
-    Case("rename", _final([*CHAIN, ("edit_task_fields", {"task_id": "T-1", "fields": {"task_name": "Lex", "size": 3}})])),
-    Case("edit-nested", _final([("edit_task_fields", {"task_id": "T-1", "fields": {
-        "tags": ["b", "a"], "estimate": {"low": 1.5, "high": 2, "sure": True, "by": None}}})]), plan=True),
-    Case("mark", _final([("mark_done", {"item_id": "T-1"}), ("mark_done", {"item_type": "phase", "item_id": "PH-1"}),
-                         ("mark_done", {"item_type": "track", "item_id": "TRK-A"})]), plan=True),
-    Case("mark-and-back", _final([("mark_done", {"item_id": "T-1"}), ("mark_todo", {"item_id": "T-1"})]), plan=True),
+    Case("move", _final([*CHAIN, _move("PH-1", "PH-2")])),
+    Case("move-twice", _final([*CHAIN, _move("PH-1", "PH-2"), _move("PH-2", "PH-3")])),
+    Case("rename", _final([*CHAIN, _edit(task_name="Lex", size=3)])),
+    Case("edit-nested", _final([_edit(tags=["b", "a"], estimate={"low": 1.5, "high": 2, "sure": True, "by": None})]),
+         plan=True),
+    Case("mark", _final([_mark("done", "T-1"), _mark("done", "PH-1", item_type="phase"),
+                         _mark("done", "TRK-A", item_type="track")]), plan=True),
+    Case("mark-and-back", _final([_mark("done", "T-1"), _mark("todo", "T-1")]), plan=True),
     Case("already-there", _final([TRACK, PHASE, TASK]), plan=True),
     Case("contract-track", _final([PHASE_2]), contract="track", plan=True),
-    Case("contract-task", _final([("add_task", {"task_name": "Test", "phase_id": "PH-1"})]), contract="task", plan=True),
+    Case("contract-task", _final([("add_task", {"task_name": "Test", "phase_id": "PH-1"})]), contract="task",
+         plan=True),
     Case("ansi", _said("\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00 \u2028 \x85") + _final(CHAIN)),
     Case("carriage-returns", (_said("50%\r100%") + _final(CHAIN)).replace(b"\n", b"\r\n")),
-    Case("surrogates", b'{"ts": "2026-01-02T03:04:05.000001", "type": "user_message", "payload": {"content": '
-                       b'"\\ud83d alone, \\ud83d\\ude00 paired"}}\n' + _final(CHAIN)),
-    Case("raw-unicode", json.dumps({"ts": "2026-01-02T03:04:05.000001", "type": "assistant_message",
-                                    "payload": {"content": "é日😀\u2029"}}, ensure_ascii=False).encode() + b"\n" + _final(CHAIN)),
-    Case("torn-tail", _final(CHAIN) + _event("replay_run", {"dry_run": True, "result": "REPLAY_OK", "ops_count": 5}, 40)[:60]),
-    Case("torn-character", _final(CHAIN) + '{"ts": "2026-01-02T03:04:50.000001", "type": "error", "payload": {"message": "é'
-                           .encode()[:-1]),
+    Case("surrogates", SURROGATES + _final(CHAIN)),
+    Case("raw-unicode", json.dumps(RAW, ensure_ascii=False).encode() + b"\n" + _final(CHAIN)),
+    Case("torn-tail", _final(CHAIN) + REPLAYED[:60]),
+    Case("torn-character", _final(CHAIN) + TORN_CHARACTER),
     Case("torn-final", _said("hi") + _final(CHAIN)[:200]),
     Case("no-line-end", _final(CHAIN).rstrip()),
     Case("blank-lines-and-mark", b"\xef\xbb\xbf" + _said("hi") + b"\n\n" + _final(CHAIN) + b"\n"),
-    Case("replayed-before", _final(CHAIN) + _event("replay_run", {"dry_run": False, "result": "REPLAY_OK", "ops_count": 5}, 40)
-         + _event("error", {"message": "x", "details": "y"}, 41)),
+    Case("replayed-before", _final(CHAIN) + REPLAYED + _event("error", {"message": "x", "details": "y"}, 41)),
     Case("no-final", _said("hi")),
     Case("two-finals", _final([]) + _final(CHAIN, 31)),
     Case("damaged-line", _said("hi")[:40] + b"\n" + _final(CHAIN)),
     Case("split-character", _said("hi").replace(b"hi", b"\xc3") + _final(CHAIN)),
-    Case("not-a-number", _final([("edit_task_fields", {"task_id": "T-1", "fields": {"n": float("nan")}})]), plan=True),
+    Case("not-a-number", _final([_edit(n=float("nan"))]), plan=True),
     Case("key-twice", _final([TRACK]).replace(b'"track_id": "TRK-A"', b'"track_id": "TRK-A", "track_id": "TRK-B"')),
     Case("other-content", _final([("add_track", {"track_id": "TRK-A", "track_name": "Beta"})]), plan=True),
     Case("no-such-phase", _final([TRACK, ("add_task", {"task_name": "x", "phase_id": "nowhere"})])),
-    Case("not-in-source", _final([PHASE_2, PHASE_3, ("move_task", {"task_id": "T-1", "source_phase_id": "PH-3",
-                                                                   "target_phase_id": "PH-2"})]), plan=True),
+    Case("not-in-source", _final([PHASE_2, PHASE_3, _move("PH-3", "PH-2")]), plan=True),
     Case("not-allowed", _final([TRACK]), contract="task"),
     Case("unknown-field", _final([("add_track", {"track_name": "x", "colour": "red"})])),
     LegacyCase("artifact-object", "discuss_global_20260102_030405",
                {ARTIFACT: _artifact(transcript={}, patch_operations=_patch(CHAIN)["patch_operations"])}),
-    LegacyCase("artifact-list", "discuss_global_20260102_030405",
-               {ARTIFACT: _artifact(transcript=[json.loads(_said("hi")), {"role": "assistant", "content": "ok"},
-                                                json.loads(WHOLE_FINAL)])}),
-    LegacyCase("work-session", WORK.rsplit("/", 1)[1], {
+    LegacyCase("artifact-list", "discuss_global_20260102_030405", {ARTIFACT: _artifact(
+        transcript=[json.loads(_said("hi")), {"role": "assistant", "content": "ok"}, json.loads(_final(CHAIN))])}),
+    LegacyCase("work-session", WORK_ID, {
         f"{WORK}/session.json": WORK_SESSION,
-        f"{WORK}/breadcrumbs/1/20260102_030600_000000.json": _crumb("20260102_030600_000000", "/done", json.dumps(_patch(CHAIN))),
+        f"{WORK}/breadcrumbs/1/20260102_030600_000000.json":
+            _crumb("20260102_030600_000000", "/done", json.dumps(_patch(CHAIN))),
         f"{WORK}/breadcrumbs/0/20260102_030500_000000.json": _crumb("20260102_030500_000000", "plan", "thinking"),
     }),
 ]  # fmt: skip
@@ -198,7 +213,7 @@ def digests(folder: Path) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch) / "project"
             shutil.copytree(case / "before", root)
-            ref = json.loads((case / "outcome.json").read_text())["ref"]
+            ref = json.loads((case / "outcome.json").read_text(encoding="utf-8"))["ref"]
             said = [replay_case(root, ref), replay_case(root, ref)]
             digest = hashlib.sha256(json.dumps(said, sort_keys=True).replace(scratch, "").encode())
             for path in sorted(root.rglob("*")):

@@ -23,7 +23,7 @@ from maestro_state.transcripts.strict_json import same
 #: A plan: list name → records, in the order they were added.
 Plan = dict[str, list[dict[str, Any]]]
 
-TODO, DONE = "todo", "done"
+NOT_DONE, DONE = "todo", "done"
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ def _says(operation: Operation) -> Iterator[tuple[_Place, Any]]:
             for name, value in data["fields"].items():
                 yield ("task", data["task_id"], name), value
         case "mark_done" | "mark_todo" as mark:
-            yield (data["item_type"], data["item_id"], "status"), DONE if mark == "mark_done" else TODO
+            yield (data["item_type"], data["item_id"], "status"), DONE if mark == "mark_done" else NOT_DONE
         case add:
             kind = add.removeprefix("add_")
             for name, value in data.items():
@@ -147,7 +147,7 @@ class _Work:
             self._need(parent, data[f"{parent}_id"], f"{parent}_id")
         summary = f"add {kind} {item_id}: {name}"
         if (kind, item_id) not in self._records:
-            record = data | {"status": TODO}
+            record = data | {"status": NOT_DONE}
             self.plan[KINDS[kind].plural].append(record)
             self._records[kind, item_id] = record
             return True, summary
@@ -192,4 +192,4 @@ _ABSENT = {"absent": True}
 
 
 def _value(record: dict[str, Any], name: str) -> Any:
-    return record.get(name, TODO if name == "status" else _ABSENT)
+    return record.get(name, NOT_DONE if name == "status" else _ABSENT)

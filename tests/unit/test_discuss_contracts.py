@@ -59,7 +59,7 @@ def test_a_contract_allows_its_operations_and_no_other(contract: str, kind: str)
         ({"patch_operations": [{"op_type": "add_track"}]}, r"\(add_track\): data is not an object"),
         ({"patch_operations": [{"op_type": "add_track", "data": GOOD["add_track"], "note": 1}]}, "'note'"),
         (patch(("add_track", {})), r"operation 1 \(add_track\): data.track_name is missing"),
-        (patch(("add_track", GOOD["add_track"]), ("add_phase", {"phase_name": "P"})), "operation 2.*track_id is missing"),
+        (patch(("mark_done", GOOD["mark_done"]), ("add_phase", {"phase_name": "P"})), "operation 2.*track_id is"),
         (patch(("add_track", {"track_name": ""})), "data.track_name must be text"),
         (patch(("add_track", {"track_name": 5})), "data.track_name must be text"),
         (patch(("add_track", {"track_name": "a\nb"})), "control characters"),
@@ -137,7 +137,7 @@ def test_what_was_applied_is_without_effect_from_then_on(operations: list[tuple[
 @pytest.mark.parametrize(
     ("operation", "says"),
     [
-        (("add_task", {"task_id": "x", "task_name": "Y", "phase_id": "p"}), "task 'x' exists already with task_name 'X'"),
+        (("add_task", {"task_id": "x", "task_name": "Y", "phase_id": "p"}), "task 'x' exists .* task_name 'X'"),
         (("add_task", {"task_id": "x", "task_name": "X", "phase_id": "q"}), "exists already with phase_id 'p'"),
         (("add_phase", {"phase_name": "n", "track_id": "none"}), "track_id: there is no track 'none'"),
         (("add_task", {"task_name": "n", "phase_id": "t"}), "phase_id: there is no phase 't'"),
@@ -168,5 +168,5 @@ def test_what_is_made_earlier_in_the_list_can_be_referred_to():
         "track_id": "new-one",
         "status": "todo",
     }
-    with pytest.raises(NotApplicable, match="operation 1 .*'new-one'"):
+    with pytest.raises(NotApplicable, match=r"operation 1 .*'new-one'"):
         run(phase, track)

@@ -19,7 +19,7 @@ NAMES = [case.name for case in CASES]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_golden_discussion_gives_the_stored_bytes_and_again_nothing(name: str, tmp_path: Path):
-    """The first replay leaves the stored plan files and outcome; a second one has the same result and changes nothing."""
+    """The first replay leaves the stored files and outcome; a second one has the same result and changes nothing."""
     case, root = FOLDER / name, tmp_path / "project"
     shutil.copytree(case / "before", root)
     stored = json.loads((case / "outcome.json").read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def test_originals_of_older_formats_stay_as_they_are(tmp_path: Path):
         root = tmp_path / name
         shutil.copytree(FOLDER / name / "before", root)
         originals = {path: path.read_bytes() for path in root.rglob("*.json")}
-        replay_case(root, json.loads((FOLDER / name / "outcome.json").read_text())["ref"])
+        replay_case(root, json.loads((FOLDER / name / "outcome.json").read_text(encoding="utf-8"))["ref"])
         assert {path: path.read_bytes() for path in originals} == originals
         assert len(DiscussionFiles(root).ids()) == 1
 
