@@ -90,7 +90,7 @@ def say(
     """
     from cli import output
     from cli.input import text_argument
-    from maestro_state.errors import UsageError
+    from maestro_state.errors import MaestroError, UsageError
 
     if tool and role != "user":
         raise UsageError("a tool answers what a user says", hint="leave out --role, or --tool")
@@ -98,7 +98,11 @@ def say(
     ref = room.resolve(ref)
     said = [room.say(text_argument(text), ref, role=role, model=model)]
     if tool:
-        answer, its_model = ask(app, tool, room.prompt(ref))
+        try:
+            answer, its_model = ask(app, tool, room.prompt(ref))
+        except MaestroError as error:
+            room.report(str(error), ref, details=error.hint)
+            raise
         said.append(room.say(answer, ref, role="assistant", model=its_model))
     if as_json:
         last = said[-1]

@@ -52,8 +52,8 @@ DISCUSSION_KEYS = (
 )
 
 #: What spans discussions; may be lost: the disk knows every discussion of a checkout.
-DISCUSSIONS_KEYS = (
-    Key("open", ":open", "zset", "open discussions by last activity", "index_discussion, forget_discussion"),
+DISCUSSION_INDEX_KEYS = (
+    Key("open", ":discussions", "zset", "open discussions by last activity", "index_discussion, forget_discussion"),
 )
 
 #: Families of keys that one script may touch together, by the word script headers use.
@@ -61,7 +61,7 @@ FAMILIES = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
     "discussion": DISCUSSION_KEYS,
-    "discussions": DISCUSSIONS_KEYS,
+    "discussion_index": DISCUSSION_INDEX_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -78,7 +78,7 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
-        self.discussions = tuple(f"{namespace}:{{discussions}}{key.suffix}" for key in DISCUSSIONS_KEYS)
+        self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
 
     def _session(self, session_id: str) -> tuple[str, ...]:

@@ -6,9 +6,7 @@ Portuguese words are data (stored, shown, archived, never translated); the names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
 
 class SessionState(StrEnum):
@@ -46,7 +44,7 @@ LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
 FROZEN = (_S.FINALIZED, _S.ABORTED)
 
 _D = DiscussionStatus
-_Row = Mapping[Any, tuple[StrEnum, ...]]
+_Row = dict[SessionState, tuple[SessionState, ...]]
 _UNMOVED: _Row = {state: (state,) for state in LIVE}
 
 #: Script → state it may be called in → states it may leave behind.
@@ -56,6 +54,10 @@ TRANSITIONS: dict[str, _Row] = {
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
     "abort_session": dict.fromkeys(LIVE, (_S.ABORTED,)),
+}
+
+#: The same for discussions.
+DISCUSSION_TRANSITIONS: dict[str, dict[DiscussionStatus, tuple[DiscussionStatus, ...]]] = {
     "add_discussion_event": {_D.OPEN: (_D.OPEN,)},
     "finish_discussion": {_D.OPEN: (_D.CLOSED,)},
 }

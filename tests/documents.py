@@ -19,9 +19,6 @@ from maestro_state.scripts import load, names
 from maestro_state.states import TRANSITIONS, Liveness, SessionState
 
 ROOT = Path(__file__).parent.parent
-#: Families whose keys carry a fixed tag.
-SPANNING = {"index": "index", "discussions": "discussions"}
-
 _PART = re.compile(r"<!-- (?P<name>[a-z-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
@@ -69,8 +66,9 @@ def _settings() -> str:
 
 def _keyspace() -> str:
     rows = [
-        (f"`<ns>:{{{SPANNING.get(family, '<id>')}}}{key.suffix}`", family, key.type, key.holds, key.writers)
+        (f"`<ns>:{{{tag}}}{key.suffix}`", family, key.type, key.holds, key.writers)
         for family, keys in FAMILIES.items()
+        for tag in ["index" if family.endswith("index") else "<id>"]
         for key in keys
     ]
     return _table(("key", "family", "type", "holds", "written by"), rows)

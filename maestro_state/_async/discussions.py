@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from maestro_state._async.server import AsyncServer
-from maestro_state.errors import DiscussionClosed, DiscussionNotFound, DiscussionOpen, InvalidValue, Refused
+from maestro_state.errors import (
+    DiscussionClosed,
+    DiscussionNotFound,
+    DiscussionOpen,
+    InvalidValue,
+    Refused,
+    WorkFailed,
+)
 from maestro_state.ops import discussions as ops
 from maestro_state.scripts import Call
 from maestro_state.transcripts import finding, migration
@@ -75,6 +82,12 @@ class AsyncDiscussions:
         kind, payload = ops.message_event(self._server.terms, role, content, model)
         discussion_id = await self.resolve(ref)
         return await self._add(discussion_id, kind, payload, command_id)
+
+    async def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
+        """Put on record that something went wrong in an open discussion, such as a tool that gave no answer."""
+        discussion_id = await self.resolve(ref)
+        payload = {"message": message} | ({"details": details} if details else {})
+        await self._add(discussion_id, ERROR, payload)
 
     async def done(self, payload: Any = None, ref: str | None = None) -> Meta:
         """End a discussion with its final JSON; without one, with the JSON its assistant said last."""
@@ -187,7 +200,13 @@ class AsyncDiscussions:
         stamp = self._server.stamp(command_id)
         call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload)
         entry_id = await self._change(discussion_id, call)
-        await self._mirror(discussion_id)
+        try:
+            await self._mirror(discussion_id)
+        except WorkFailed as error:
+            raise WorkFailed(
+                f"it was said and the server keeps it, but it is not on disk yet: {error}",
+                hint="do not say it again: the next command in this discussion writes it",
+            ) from error
         return ops.event_at(entry_id, kind, payload)
 
     async def _change(self, discussion_id: str, call: Call) -> str:

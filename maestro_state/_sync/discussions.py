@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from maestro_state._sync.server import Server
-from maestro_state.errors import DiscussionClosed, DiscussionNotFound, DiscussionOpen, InvalidValue, Refused
+from maestro_state.errors import (
+    DiscussionClosed,
+    DiscussionNotFound,
+    DiscussionOpen,
+    InvalidValue,
+    Refused,
+    WorkFailed,
+)
 from maestro_state.ops import discussions as ops
 from maestro_state.scripts import Call
 from maestro_state.transcripts import finding, migration
@@ -76,6 +83,12 @@ class Discussions:
         kind, payload = ops.message_event(self._server.terms, role, content, model)
         discussion_id = self.resolve(ref)
         return self._add(discussion_id, kind, payload, command_id)
+
+    def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
+        """Put on record that something went wrong in an open discussion, such as a tool that gave no answer."""
+        discussion_id = self.resolve(ref)
+        payload = {"message": message} | ({"details": details} if details else {})
+        self._add(discussion_id, ERROR, payload)
 
     def done(self, payload: Any = None, ref: str | None = None) -> Meta:
         """End a discussion with its final JSON; without one, with the JSON its assistant said last."""
@@ -188,7 +201,13 @@ class Discussions:
         stamp = self._server.stamp(command_id)
         call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload)
         entry_id = self._change(discussion_id, call)
-        self._mirror(discussion_id)
+        try:
+            self._mirror(discussion_id)
+        except WorkFailed as error:
+            raise WorkFailed(
+                f"it was said and the server keeps it, but it is not on disk yet: {error}",
+                hint="do not say it again: the next command in this discussion writes it",
+            ) from error
         return ops.event_at(entry_id, kind, payload)
 
     def _change(self, discussion_id: str, call: Call) -> str:

@@ -1,6 +1,6 @@
 --[[
 forget_discussion: take discussions off the list of open ones.
-KEYS     discussions: open
+KEYS     discussion_index: open
 ARGV     discussion_ids...
 RETURNS  OK
 INCLUDES -

@@ -1,6 +1,6 @@
 --[[
 index_discussion: put an open discussion on the list of open ones.
-KEYS     discussions: open
+KEYS     discussion_index: open
 ARGV     discussion_id last_activity life_ms
 RETURNS  OK
 INCLUDES -

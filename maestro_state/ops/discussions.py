@@ -200,15 +200,16 @@ def event_at(entry_id: str, kind: str, payload: dict[str, Any]) -> TranscriptEve
 def index_discussion(terms: Terms, discussion_id: str, last_activity: int, ttl_ms: int) -> Call:
     """Put a discussion on the list of open ones."""
     args = (discussion_id, last_activity, ttl_ms + terms.grace_ms)
-    return Call(load("index_discussion"), terms.keys.discussions, args, lambda reply: text(reply[0]))
+    return Call(load("index_discussion"), terms.keys.discussion_index, args, lambda reply: text(reply[0]))
 
 
 def forget_discussions(terms: Terms, discussion_ids: list[str]) -> Call:
     """Take discussions off the list of open ones."""
-    return Call(load("forget_discussion"), terms.keys.discussions, tuple(discussion_ids), lambda reply: text(reply[0]))
+    args = tuple(discussion_ids)
+    return Call(load("forget_discussion"), terms.keys.discussion_index, args, lambda reply: text(reply[0]))
 
 
 def open_discussions(terms: Terms) -> Query:
     """Read the ids on the list of open ones, last active first; some may be gone."""
-    command = ("ZREVRANGE", terms.keys.discussions[0], 0, 999)
+    command = ("ZREVRANGE", terms.keys.discussion_index[0], 0, 999)
     return Query(command, lambda reply: [text(one) for one in reply])

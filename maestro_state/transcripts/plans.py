@@ -35,7 +35,11 @@ FILES = {row.plural: f"{row.plural}.json" for row in KINDS.values()}
 _ORDER = {row.plural: (f"{kind}_id", f"{kind}_name", *([f"{row.parent}_id"] if row.parent else []), "status")
           for kind, row in KINDS.items()}  # fmt: skip
 
-_LEFT_ASIDE = re.compile(r"\.{1,2}(plan-change|tracks|phases|tasks)\.json(\.next)?(\.[0-9a-f]+\.tmp)?", re.ASCII)
+#: Names a killed change may leave: files that wait, and those that were being written.
+_LEFT_ASIDE = re.compile(
+    r"\.(tracks|phases|tasks)\.json\.next|\.\.((tracks|phases|tasks)\.json\.next|plan-change\.json)\.[0-9a-f]+\.tmp",
+    re.ASCII,
+)
 
 
 @contextmanager
