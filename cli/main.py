@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "message": ("cli.message", "message", "Add messages to a session."),
     "messages": ("cli.message", "messages", "Read the messages of a session."),
     "worker": ("cli.worker", "worker", "Carry out runs until told to stop."),
+    "discuss": ("cli.discuss", "discuss", "Discuss work with a tool, and replay what was decided."),
     "stack": ("cli.stack", "stack", "Look after the embedded server."),
     "config": ("cli.config", "config", "Show every setting and where it came from."),
     "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),

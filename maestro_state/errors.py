@@ -11,6 +11,14 @@ MaestroError                    code · hint · exit_code
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
 │  ├─ RunFailed · FileCorrupt · CursorLost
+│  ├─ SessionNotFound · NoActiveSession · DiscussionNotFound · NoOpenDiscussion
+├─ Refused               4      not in this state, or somebody else was first
+│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ DiscussionClosed · DiscussionOpen
+├─ ServerUnavailable     5      no server, or one that cannot take the write
+│  ├─ ServerStorageError
+├─ WorkFailed            1      the work itself failed
+│  ├─ FileCorrupt · CursorLost · ReplayFailed
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -164,6 +172,24 @@ class PathNotFound(NotFound):
     """There is no such file."""
 
     code = "path_not_found"
+class DiscussionNotFound(NotFound):
+    """There is no such discussion."""
+
+    code = "discussion_not_found"
+
+    def __init__(self, ref: str) -> None:
+        """Name the reference as the user gave it."""
+        super().__init__(f"no discussion '{ref[:80]}'", hint="maestro discuss list")
+
+
+class NoOpenDiscussion(NotFound):
+    """This checkout has no open discussion."""
+
+    code = "no_open_discussion"
+
+    def __init__(self) -> None:
+        """Point to both ways of getting one."""
+        super().__init__(hint="maestro discuss start, or --discussion REF")
 
 
 class Refused(MaestroError):
@@ -247,6 +273,30 @@ class ContextChanged(Conflict):
     """The context changed while the run was being started."""
 
     code = "context_changed"
+class DiscussionClosed(Refused):
+    """The discussion has its final JSON and is closed."""
+
+    code = "discussion_closed"
+
+    def __init__(self, discussion_id: str) -> None:
+        """Say what can still be done with it."""
+        super().__init__(
+            f"discussion {discussion_id} is closed: it has its final JSON",
+            hint=f"maestro discuss replay {discussion_id}, or maestro discuss start",
+        )
+
+
+class DiscussionOpen(Refused):
+    """The discussion has no final JSON yet."""
+
+    code = "no_final_json"
+
+    def __init__(self, discussion_id: str) -> None:
+        """Say how it gets one."""
+        super().__init__(
+            f"discussion {discussion_id} has no final_json yet, so there is nothing to replay",
+            hint=f"maestro discuss done --discussion {discussion_id} FILE",
+        )
 
 
 class ServerUnavailable(MaestroError):
@@ -286,6 +336,12 @@ class FileCorrupt(WorkFailed):
     """A file of Maestro's cannot be read."""
 
     code = "file_corrupt"
+
+
+class ReplayFailed(WorkFailed):
+    """The discussion could not be replayed; nothing was changed."""
+
+    code = "replay_failed"
 
 
 class CursorLost(WorkFailed):

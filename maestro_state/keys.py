@@ -53,6 +53,25 @@ QUEUE_KEYS = (
 
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "queue": QUEUE_KEYS}
+#: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.
+#: The record is named like a session's: that is how the includes speak of it.
+DISCUSSION_KEYS = (
+    Key("session", ":discussion", "hash", "the record, and the last call of each client", "every discussion script"),
+    Key("transcript", ":transcript", "stream", "the discussion's events", "add_discussion_event, finish_discussion"),
+)
+
+#: What spans discussions; may be lost: the disk knows every discussion of a checkout.
+DISCUSSION_INDEX_KEYS = (
+    Key("open", ":discussions", "zset", "open discussions by last activity", "index_discussion, forget_discussion"),
+)
+
+#: Families of keys that one script may touch together, by the word script headers use.
+FAMILIES = {
+    "session": SESSION_KEYS,
+    "index": INDEX_KEYS,
+    "discussion": DISCUSSION_KEYS,
+    "discussion_index": DISCUSSION_INDEX_KEYS,
+}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -68,6 +87,7 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+        self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
 
     def _session(self, session_id: str) -> tuple[str, ...]:
@@ -82,6 +102,11 @@ class Keyspace:
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""
         return self.index[NAMES["index"].index(name)]
+
+    def discussion(self, discussion_id: str) -> tuple[str, ...]:
+        """Return all keys of a discussion, in table order."""
+        tag = f"{self.namespace}:{{{discussion_id}}}"
+        return tuple(tag + key.suffix for key in DISCUSSION_KEYS)
 
     def followed(self, session_id: str) -> list[str]:
         """Return the streams a follower of this session reads."""

@@ -20,6 +20,13 @@ class SessionState(StrEnum):
     ABORTED = "abortada"  #: stopped before it was finished; what there is stays
 
 
+class DiscussionStatus(StrEnum):
+    """Whether a discussion goes on."""
+
+    OPEN = "open"  #: takes messages
+    CLOSED = "closed"  #: has its final JSON
+
+
 class Liveness(StrEnum):
     """Whether anybody is working in a session; derived from its clocks, never stored."""
 
@@ -39,6 +46,7 @@ FROZEN = (_S.FINALIZED, _S.ABORTED)
 #: Where a session stands when its last open run has ended: it has output, else context, else neither.
 RESTING = (_S.WITH_OUTPUT, _S.WITH_CONTEXT, _S.STARTED)
 
+_D = DiscussionStatus
 _Row = dict[SessionState, tuple[SessionState, ...]]
 _UNMOVED: _Row = {state: (state,) for state in LIVE}
 _EXECUTING: _Row = {_S.RUNNING: (_S.RUNNING,)}
@@ -61,6 +69,12 @@ TRANSITIONS: dict[str, _Row] = {
     "add_context": {**_UNMOVED, _S.STARTED: (_S.WITH_CONTEXT,)},
     "remove_context": {**_UNMOVED, _S.WITH_CONTEXT: (_S.WITH_CONTEXT, _S.STARTED)},
     "set_tool": _UNMOVED,
+}
+
+#: The same for discussions.
+DISCUSSION_TRANSITIONS: dict[str, dict[DiscussionStatus, tuple[DiscussionStatus, ...]]] = {
+    "add_discussion_event": {_D.OPEN: (_D.OPEN,)},
+    "finish_discussion": {_D.OPEN: (_D.CLOSED,)},
 }
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from maestro_state.errors import (
     Conflict,
+    DiscussionClosed,
+    DiscussionNotFound,
     InvalidTransition,
     ItemNotFound,
     MaestroError,
@@ -51,6 +53,16 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
         case "NO_BLOB":
             return ScriptError(f"session {session_id} has no content with digest {text(details[0])}")
     return ScriptError(f"{action} answered {word}")
+
+
+def discussion_refusal(word: str, discussion_id: str, action: str) -> MaestroError:
+    """Return the error a refusing answer of a discussion script means."""
+    match word:
+        case "NOT_FOUND" | "EXPIRED":  # the disk has it, and it can be taken up again from there
+            return DiscussionNotFound(discussion_id)
+        case "BAD_STATE":
+            return DiscussionClosed(discussion_id)
+    return refusal(word, [], discussion_id, action)
 
 
 def accept(reply: list[Any], session_id: str, action: str) -> list[Any]:
