@@ -66,8 +66,9 @@ def _settings() -> str:
 
 def _keyspace() -> str:
     rows = [
-        (f"`<ns>:{{{'<id>' if family != 'index' else 'index'}}}{key.suffix}`", family, key.type, key.holds, key.writers)
+        (f"`<ns>:{{{tag}}}{key.suffix}`", family, key.type, key.holds, key.writers)
         for family, keys in FAMILIES.items()
+        for tag in ["index" if family.endswith("index") else "<id>"]
         for key in keys
     ]
     return _table(("key", "family", "type", "holds", "written by"), rows)

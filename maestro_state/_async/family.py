@@ -51,7 +51,11 @@ class AsyncFamilies:
         with self._server.lane() as lane:
             stamp = self._server.stamp(lane.next_command_id())
             call = crumb_ops.add_breadcrumb(self._server.terms, stamp, work_id, crumb, source=source)
-            entry_id, is_new, summary = await self._server.run(call)
+            try:
+                entry_id, is_new, summary = await self._server.run(call)
+            except WorkSessionNotFound:
+                await self.live(work_id)  # says it better if the disk has it
+                raise
         if summary:
             await self._server.run(ops.index_work(self._server.terms, summary))
         return entry_id, is_new
@@ -158,6 +162,24 @@ class AsyncFamilies:
             if len(page) < crumb_ops.PAGE:
                 return
             after = page[-1].entry_id
+
+    async def sweep(self) -> list[str]:
+        """Write every work session of this project that has changes not on disk; returns their ids.
+
+        Once the disk has all of one, its keys live no longer than it does; one that is gone leaves the index.
+        """
+        terms, swept = self._server.terms, []
+        for work_id in await self._server.fetch(ops.dirty_work(terms)):
+            found = await self.read_live([work_id])
+            if not found:
+                await self._server.run(ops.forget_work(terms, work_id))
+            elif layout.read_at(self.root, found[0].path):  # else it is at home in another project
+                work = await self.checkpoint(work_id)
+                call = ops.keep_work(terms, self._server.now_ms(), work_id, work.last_id)
+                if summary := await self._server.run(call):
+                    await self._server.run(ops.index_work(terms, summary))
+                swept.append(work_id)
+        return swept
 
     async def checkpoint(self, work_id: str) -> WorkView:
         """Write a live work session's record and the breadcrumbs this folder does not have yet.

@@ -32,6 +32,7 @@ WorkSessions = list[WorkSession]
 Breadcrumbs = list[Accepted]
 Happenings = list[Happening]
 Nodes = list[Node]
+Ids = list[str]
 
 _EVERYTHING = Filters()
 
@@ -217,6 +218,10 @@ class AsyncWork:
     async def checkpoint(self, ref: str = "latest") -> WorkView:
         """Write the record and every breadcrumb that is not on disk yet."""
         return await self._families.checkpoint(await self.resolve(ref))
+
+    async def sweep(self) -> Ids:
+        """Write every work session of this project that has changes not on disk yet; returns their ids."""
+        return await self._families.sweep()
 
     async def consume(self, cookie: str) -> Outcome:
         """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""

@@ -33,6 +33,7 @@ WorkSessions = list[WorkSession]
 Breadcrumbs = list[Accepted]
 Happenings = list[Happening]
 Nodes = list[Node]
+Ids = list[str]
 
 _EVERYTHING = Filters()
 
@@ -218,6 +219,10 @@ class Work:
     def checkpoint(self, ref: str = "latest") -> WorkView:
         """Write the record and every breadcrumb that is not on disk yet."""
         return self._families.checkpoint(self.resolve(ref))
+
+    def sweep(self) -> Ids:
+        """Write every work session of this project that has changes not on disk yet; returns their ids."""
+        return self._families.sweep()
 
     def consume(self, cookie: str) -> Outcome:
         """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""

@@ -158,6 +158,28 @@ def index_work(terms: Terms, summary: list[Any]) -> Call:
     return Call(load("index_session"), terms.keys.work_index, args, lambda reply: text(reply[0]))
 
 
+def keep_work(terms: Terms, now_ms: int, work_id: str, last_id: str) -> Call:
+    """Note that the disk has a work session up to an entry; answers None when more was added since."""
+
+    def read(reply: list[Any]) -> list[Any] | None:
+        if text(reply[0]) == "MOVED":
+            return None
+        summary: list[Any] = accept_work(reply, work_id, "keeping it")[1]
+        return summary
+
+    return Call(load("keep_work"), terms.keys.work(work_id), (now_ms, last_id), read)
+
+
+def dirty_work(terms: Terms) -> Query:
+    """Read the ids of work sessions with changes that are not on disk, oldest first."""
+    return Query(("ZRANGE", terms.keys.work_index[3], 0, -1), lambda reply: [text(one) for one in reply])
+
+
+def forget_work(terms: Terms, work_id: str) -> Call:
+    """Take a work session out of the index."""
+    return Call(load("forget_session"), terms.keys.work_index, (work_id,), lambda reply: text(reply[0]))
+
+
 def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
     """Make the value that is shown from what is stored."""
     path = tuple(entry.path.split("/"))
@@ -172,7 +194,14 @@ def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
         breadcrumbs_dir=breadcrumbs_dir(path),
         metadata=entry.metadata,
     )
-    return WorkView(record=record, path=path, accepted=entry.accepted, applied=entry.applied, cursor=cursor)
+    return WorkView(
+        record=record,
+        path=path,
+        accepted=entry.accepted,
+        applied=entry.applied,
+        cursor=cursor,
+        last_id=entry.last_id,
+    )
 
 
 def read_work(terms: Terms, work_id: str) -> Query:

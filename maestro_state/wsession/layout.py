@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -207,21 +208,19 @@ def count_breadcrumbs(root: str, path: WorkPath) -> int:
 
 
 def breadcrumb_files(folder: Folder) -> Iterator[tuple[Folder, str, str]]:
-    """Yield folder, depth and name of every file that may be a breadcrumb, in the order of names."""
-    try:
-        places = folder.child(BREADCRUMBS)
-    except (FileNotFoundError, WorkFailed):
-        return
-    with places:
-        for depth in sorted((name for name in places.names() if is_depth(name)), key=int):
-            try:
-                place = places.child(depth)
-            except (FileNotFoundError, WorkFailed):
-                continue
-            with place:
-                for name in place.names():
-                    if is_breadcrumb_file(name):
-                        yield place, depth, name
+    """Yield folder, depth and name of every file that may be a breadcrumb, by name over all depths: names are times."""
+    with ExitStack() as opened:
+        try:
+            places = opened.enter_context(folder.child(BREADCRUMBS))
+        except (FileNotFoundError, WorkFailed):
+            return
+        found = []
+        for depth in filter(is_depth, places.names()):
+            with suppress(FileNotFoundError, WorkFailed):  # a link or a file in its place is none of ours
+                place = opened.enter_context(places.child(depth))
+                found += [(name, int(depth), depth, place) for name in place.names() if is_breadcrumb_file(name)]
+        for name, _, depth, place in sorted(found, key=lambda one: one[:3]):
+            yield place, depth, name
 
 
 def read_breadcrumbs(root: str, path: WorkPath, *, limit: int) -> list[Breadcrumb]:

@@ -21,11 +21,14 @@ from maestro_state.wsession.layout import (
     open_folder,
     pretty,
 )
-from maestro_state.wsession.naming import BASE, BREADCRUMBS, REJECTED, WorkPath, file_stamp
+from maestro_state.wsession.naming import BASE, BREADCRUMBS, REJECTED, WorkPath, file_stamp, is_depth
 from maestro_state.wsession.records import Breadcrumb
 
 #: How long a file that is no breadcrumb must not have changed before it is set aside.
 SETTLE_NS = 1_000_000_000
+
+#: Ending of the note beside a file that was set aside.
+_NOTE = ".reason"
 
 Mark = tuple[int, int, int]  #: inode, size and time of change: what tells whether a file is still the same
 
@@ -44,6 +47,16 @@ class Rejected(msgspec.Struct, frozen=True):
 
     source: str
     reason: str
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """What lies beside a file that was set aside."""
+
+    source: str
+    reason: str
+    depth: str = ""
+    name: str = ""
+    size: int = 0  #: in bytes, when it was set aside
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -74,6 +87,7 @@ class Mailbox:
             return
         seen = set()
         with folder:
+            self._take_back(folder)
             for place, depth, name in breadcrumb_files(folder):
                 seen.add(_source(depth, name))
                 letter = self._look(folder, place, depth, name, now_ns)
@@ -137,10 +151,34 @@ class Mailbox:
                 place.move(name, target, into=aside)
             except FileNotFoundError:
                 return  # another consumer was faster
-            note = {"source": self._named(source), "reason": reason}
-            aside.replace(f"{target}.reason", pretty(note))
+            status = aside.status(target)
+            size = status.st_size if status else 0
+            note = _Note(source=self._named(source), reason=reason, depth=depth, name=name, size=size)
+            aside.replace(f"{target}{_NOTE}", pretty(note))
         self._watched.pop(source, None)
         self.rejected.append(Rejected(self._named(source), reason))
+
+    def _take_back(self, folder: Folder) -> None:
+        """Put back what became a breadcrumb after all: its writer paused for long, and went on."""
+        try:
+            aside = folder.child(REJECTED)
+        except (FileNotFoundError, WorkFailed):
+            return
+        with aside:
+            for noted in [name for name in aside.names() if name.endswith(_NOTE)]:
+                name = noted.removesuffix(_NOTE)
+                status = aside.status(name)
+                try:
+                    note = msgspec.json.decode(aside.read(noted, limit=1 << 16) or b"", type=_Note)
+                    if status is None or status.st_size == note.size or not is_depth(note.depth):
+                        continue
+                    decode_breadcrumb(aside.read(name, limit=self._limit) or b"", note.depth, note.name)
+                    with folder.child(BREADCRUMBS) as places, places.child(note.depth) as place:
+                        if place.status(note.name) is None:
+                            aside.move(name, note.name, into=place)
+                            aside.remove(noted)
+                except (msgspec.DecodeError, InvalidValue, WorkFailed, FileNotFoundError):
+                    continue  # stays where it is, with its reason
 
     def _named(self, source: str) -> str:
         return "/".join((*BASE, *self.path, source))

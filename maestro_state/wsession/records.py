@@ -55,6 +55,7 @@ class WorkView(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int = 0
     applied: int = 0
     cursor: str = "0-0"  #: the entry last applied
+    last_id: str = ""  #: the entry written last, of whichever kind
     is_live: bool = True  #: the server has it; else only the disk
 
     @property
