@@ -37,6 +37,7 @@ class AsyncFamilies:
         """Take the project for its folder of work sessions."""
         self._server = server
         self.root = str(project.root)
+        self.batch = crumb_ops.BATCH
         self.file_limit = server.terms.max_value_bytes * _FILE_MARGIN
 
     async def change(self, call: Call) -> Any:
@@ -63,7 +64,7 @@ class AsyncFamilies:
     async def apply(self, work_id: str) -> int:
         """Apply the next breadcrumbs; returns how many there were."""
         with self._server.lane() as lane:
-            call = crumb_ops.apply_breadcrumbs(self._server.terms, lane.next_command_id(), work_id)
+            call = crumb_ops.apply_breadcrumbs(self._server.terms, lane.next_command_id(), work_id, self.batch)
             return int(await self.change(call))
 
     async def read_live(self, ids: list[str]) -> list[WorkView]:

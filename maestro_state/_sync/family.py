@@ -38,6 +38,7 @@ class Families:
         """Take the project for its folder of work sessions."""
         self._server = server
         self.root = str(project.root)
+        self.batch = crumb_ops.BATCH
         self.file_limit = server.terms.max_value_bytes * _FILE_MARGIN
 
     def change(self, call: Call) -> Any:
@@ -64,7 +65,7 @@ class Families:
     def apply(self, work_id: str) -> int:
         """Apply the next breadcrumbs; returns how many there were."""
         with self._server.lane() as lane:
-            call = crumb_ops.apply_breadcrumbs(self._server.terms, lane.next_command_id(), work_id)
+            call = crumb_ops.apply_breadcrumbs(self._server.terms, lane.next_command_id(), work_id, self.batch)
             return int(self.change(call))
 
     def read_live(self, ids: list[str]) -> list[WorkView]:

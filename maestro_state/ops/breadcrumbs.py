@@ -68,7 +68,7 @@ def known_breadcrumbs(terms: Terms, work_id: str, ids: list[str]) -> Query:
     return Query(("HMGET", terms.keys.of_work(work_id, "ids"), *ids), read)
 
 
-def apply_breadcrumbs(terms: Terms, command_id: str, work_id: str, limit: int = BATCH) -> Call:
+def apply_breadcrumbs(terms: Terms, command_id: str, work_id: str, limit: int) -> Call:
     """Apply the next breadcrumbs; answers how many there were, 0 when all are applied.
 
     Repeatable: whoever calls it, and however often, each breadcrumb is applied once. It is no activity: it happens
