@@ -169,9 +169,9 @@ def list_sessions(app: App, /, as_json: bool, **options: Any) -> None:
         [
             (
                 one.session_id,
-                one.session_type,
+                output.safe(one.session_type),
                 output.state_word(output.safe(one.status)),
-                _about(one),
+                output.safe(_about(one)),
                 output.ago(from_iso(one.modified), now),
             )
             for one in found

@@ -40,7 +40,7 @@ def add_breadcrumb(
         fields: list[Any] = ["breadcrumb_id", crumb.breadcrumb_id]
         for name, value in msgspec.structs.asdict(parts_of(crumb)).items():
             fields += [name, msgspec.json.encode(value) if name == "tools" else str(value).encode()]
-    except (UnicodeEncodeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidValue("the breadcrumb is not valid Unicode text and JSON", hint="send UTF-8") from error
     if len(body) > terms.max_value_bytes:
         raise InvalidValue(f"the breadcrumb is {len(body)} bytes; at most {terms.max_value_bytes} are kept")
