@@ -204,12 +204,13 @@ def timeline(app: App, /, ref: str, as_json: bool, **options: Any) -> None:
         output.document({"events": [one.document() for one in found]})
         return
     before: int | None = None
+    day = ""
     for one in found:
         if before is not None and one.at_ms - before >= _GAP_MS:
             output.line(output.colour(f"{'':10}⋮ {output.duration((one.at_ms - before) // 1000)}", dim=True))
-        if before is None or before // 86_400_000 != one.at_ms // 86_400_000:
-            output.line(output.colour(one.document()["ts"][:10], bold=True))
         before = one.at_ms
+        if day != (day := output.local_time(one.document()["ts"], "%Y-%m-%d")):
+            output.line(output.colour(day, bold=True))
         output.line(event_line(one.document()))
     if len(found) > 1:
         span = (found[-1].at_ms - found[0].at_ms) // 1000
@@ -220,7 +221,7 @@ def event_line(event: dict[str, Any]) -> str:
     """Return the line a person sees of something that happened in a work session."""
     from cli import output
 
-    clock = output.colour(event["ts"][11:19], dim=True)
+    clock = output.colour(output.local_time(event["ts"], "%H:%M:%S"), dim=True)
     indent = "│ " * event["depth"]
     kind = output.colour(event["type"], "cyan")
     return f"{clock}  {indent}{kind}  {output.safe(event['summary']) or event['session_id']}".rstrip()

@@ -78,6 +78,7 @@ class Keyspace:
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
+        self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
 
     def _session(self, session_id: str) -> tuple[str, ...]:
@@ -97,11 +98,11 @@ class Keyspace:
         """Return the streams a follower of this session reads."""
         return [self.of_session(session_id, name) for name in FOLLOWED]
 
-    def work(self, work_id: str) -> tuple[str, ...]:
+    def _work(self, work_id: str) -> tuple[str, ...]:
         """Return all keys of a work session, in table order."""
         tag = f"{self.namespace}:{{{work_id}}}"
         return tuple(tag + key.suffix for key in WORK_KEYS)
 
     def of_work(self, work_id: str, name: str) -> str:
         """Return one key of a work session by its name in the table."""
-        return self.work(work_id)[NAMES["work"].index(name)]
+        return str(self.work(work_id)[NAMES["work"].index(name)])

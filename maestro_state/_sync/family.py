@@ -6,7 +6,7 @@ The rooms above see one kind of work session; this is what makes it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -74,6 +74,12 @@ class Families:
         replies = self._server.connection.calls([query.command for query in queries])
         found = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return [work for work in found if work is not None]
+
+    def totals(self, ids: list[str]) -> dict[str, Mapping[str, int]]:
+        """Read the sums of live work sessions in one round trip."""
+        queries = [crumb_ops.read_totals(self._server.terms, one) for one in ids]
+        replies = self._server.connection.calls([query.command for query in queries])
+        return {one: query.read(reply) for one, query, reply in zip(ids, queries, replies, strict=True)}
 
     def live(self, work_id: str) -> WorkView:
         """Read a work session that must be on the server."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -34,6 +34,7 @@ Breadcrumbs = list[Accepted]
 Happenings = list[Happening]
 Nodes = list[Node]
 Ids = list[str]
+Totals = dict[str, Mapping[str, int]]
 
 _EVERYTHING = Filters()
 
@@ -182,14 +183,13 @@ class Work:
         Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
         """
         family = [one for one in self._families.of(self.read(ref)) if filters.has_session(one.record)]
-        parts = []
+        kept = [one.id for one in family if one.is_live and not filters.picks_breadcrumbs]
+        parts: Totals = self._families.totals(kept)
         for work in family:
-            if work.is_live and not filters.picks_breadcrumbs:
-                parts.append(self._server.fetch(crumb_ops.read_totals(self._server.terms, work.id)))
-            else:
+            if work.id not in parts:
                 found = self._crumbs(work, filters)
-                parts.append(totals_of(one.breadcrumb for one in found if one.applied))
-        return add_up(parts)
+                parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied)
+        return add_up(parts.values())
 
     def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
         """Return what happened in a work session and all under it, by time."""

@@ -24,6 +24,9 @@ BATCH = 200
 #: Breadcrumbs read at a time.
 PAGE = 1000
 
+#: What a breadcrumb brings to the sums, besides its model and its tools.
+_PLAIN_PARTS = ("depth", "day", "errors", "files", "cost_kind", "nano", "input", "output")
+
 _decode = msgspec.json.Decoder(Breadcrumb).decode
 
 
@@ -37,9 +40,11 @@ def add_breadcrumb(
     check_breadcrumb(crumb)
     try:
         body = msgspec.json.encode(crumb.document())
-        fields: list[Any] = ["breadcrumb_id", crumb.breadcrumb_id]
-        for name, value in msgspec.structs.asdict(parts_of(crumb)).items():
-            fields += [name, msgspec.json.encode(value) if name == "tools" else str(value).encode()]
+        parts = parts_of(crumb)
+        fields: list[Any] = ["breadcrumb_id", crumb.breadcrumb_id, "model", parts.model.encode(),
+                             "tools", msgspec.json.encode(parts.tools)]  # fmt: skip
+        for name in _PLAIN_PARTS:
+            fields += [name, getattr(parts, name)]
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidValue("the breadcrumb is not valid Unicode text and JSON", hint="send UTF-8") from error
     if len(body) > terms.max_value_bytes:

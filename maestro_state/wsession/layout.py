@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from maestro_state.clock import iso
+from maestro_state.clock import from_iso, iso
 from maestro_state.disk import Folder
 from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
 from maestro_state.wsession.naming import (
@@ -121,6 +121,14 @@ def decode_breadcrumb(content: bytes, depth: str, name: str) -> Breadcrumb:
     )
 
 
+def _moment(said: Any, otherwise: str) -> str:
+    """Return a time another program wrote in the form we do, so that times can be compared and sorted."""
+    try:
+        return iso(from_iso(said))
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+
+
 def _record_of(content: bytes, path: WorkPath, modified: str) -> WorkSession:
     """Read a session.json of ours or of another program; the folder, not the file, says which one it is."""
     work_id, parent = path[-1], path[-2] if len(path) > 1 else None
@@ -129,6 +137,7 @@ def _record_of(content: bytes, path: WorkPath, modified: str) -> WorkSession:
     try:
         document = msgspec.json.decode(content)
         said = {name: value for name, value in document.items() if value is not None}
+        said |= {name: _moment(said[name], modified) for name in ("created", "modified") if name in said}
         return msgspec.convert(empty | {"parent_session_id": parent} | said | fixed, WorkSession)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
         unreadable = empty | {"status": UNREADABLE, "parent_session_id": parent} | fixed

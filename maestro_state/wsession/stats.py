@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from maestro_state.wsession.naming import stamp_of
+from maestro_state.wsession.naming import file_stamp
 from maestro_state.wsession.records import Breadcrumb
 
 NANO = 1_000_000_000
@@ -56,7 +56,7 @@ def parts_of(crumb: Breadcrumb) -> Parts:
     """Return what one breadcrumb brings to the sums."""
     return Parts(
         depth=crumb.depth_level,
-        day=stamp_of(crumb.at_ms)[:8],
+        day=file_stamp(crumb.timestamp)[:8],
         errors=int(bool(crumb.error)),
         files=len(crumb.files_modified),
         cost_kind=crumb.cost_kind,

@@ -26,6 +26,7 @@ def test_a_foreign_tree_is_read(tmp_path: Path):
     found = {one.path: one.record for one in layout.walk(str(tmp_path))}
     assert list(found) == [(TOP,), (TOP, CHILD)]
     assert (found[(TOP,)].session_type, found[(TOP,)].metadata) == ("work_track", {})
+    assert found[(TOP,)].created == "2026-01-01T12:00:00.000+00:00"
     child = found[(TOP, CHILD)]
     assert (child.session_id, child.parent_session_id, child.session_type) == (CHILD, TOP, "unknown")
     assert child.breadcrumbs_dir == f"docs/sessions/{TOP}/{CHILD}/breadcrumbs"
@@ -39,7 +40,7 @@ def test_a_foreign_tree_is_read(tmp_path: Path):
 def test_a_damaged_record_is_shown_as_such(tmp_path: Path, record: bytes):
     """A session.json that cannot be read does not hide its work session or stop the others."""
     foreign(tmp_path, (TOP,), record)
-    foreign(tmp_path, (CHILD,), {"session_type": "fine"})
+    foreign(tmp_path, (CHILD,), {"session_type": "fine", "created": "tomorrow", "modified": 3})
     found = {one.path[-1]: one.record for one in layout.walk(str(tmp_path))}
     assert (found[TOP].status, found[CHILD].session_type) == ("unreadable", "fine")
     assert (tmp_path / "docs/sessions" / TOP / "session.json").read_bytes() == record
