@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "messages": ("cli.message", "messages", "Read the messages of a session."),
     "worker": ("cli.worker", "worker", "Carry out runs until told to stop."),
     "discuss": ("cli.discuss", "discuss", "Discuss work with a tool, and replay what was decided."),
+    "wsession": ("cli.wsession", "wsession", "Start, end and look at work sessions and their breadcrumbs."),
+    "work": ("cli.work", "work", "Apply the breadcrumbs of a work session, each exactly once."),
     "stack": ("cli.stack", "stack", "Look after the embedded server."),
     "config": ("cli.config", "config", "Show every setting and where it came from."),
     "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),

@@ -94,11 +94,20 @@ class Folder:
         except OSError as error:
             raise _refuse(error, self._inside(name)) from error
 
-    def move(self, name: str, target: str) -> None:
-        """Rename a file inside this folder."""
+    def move(self, name: str, target: str, *, into: Folder | None = None) -> None:
+        """Rename a file inside this folder, or into another one on the same disk."""
         _check(name)
         _check(target)
-        os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        folder = into or self
+        os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=folder._fd)  # noqa: SLF001 - one of our own kind
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Look at what is under a name, a link itself rather than its target; None when there is nothing."""
+        _check(name)
+        try:
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
 
     def sync(self) -> None:
         """Make the names in this folder last."""

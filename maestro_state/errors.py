@@ -7,6 +7,10 @@ MaestroError                    code · hint · exit_code
 │  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound · RunNotFound · NoTool
 ├─ Refused               4      not in this state, or somebody else was first
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict · RunIsOver · RunsOpen · LostClaim
+│  ├─ SessionNotFound · NoActiveSession · WorkSessionNotFound
+├─ Refused               4      not in this state, or somebody else was first
+│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ WorkSessionClosed · OpenChildren
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
@@ -106,6 +110,17 @@ class SessionNotFound(NotFound):
     def __init__(self, ref: str, *, hint: str | None = None) -> None:
         """Name the reference as the user gave it."""
         super().__init__(f"no session '{ref}'", hint=hint or "maestro session list --all")
+        self.ref = ref
+
+
+class WorkSessionNotFound(NotFound):
+    """There is no such work session."""
+
+    code = "work_session_not_found"
+
+    def __init__(self, ref: str) -> None:
+        """Name the reference as the user gave it."""
+        super().__init__(f"no work session '{ref[:80]}'", hint="maestro wsession list")
         self.ref = ref
 
 
@@ -211,6 +226,34 @@ class InvalidTransition(Refused):
             hint=f"maestro session start NAME, or maestro session fork {session_id} NEW",
         )
         self.session_id, self.state, self.action = session_id, state, action
+
+
+class WorkSessionClosed(Refused):
+    """The work session's status does not allow this."""
+
+    code = "work_session_closed"
+
+    def __init__(self, work_id: str, status: str, action: str) -> None:
+        """Say the present status and the way on."""
+        super().__init__(
+            f"work session {work_id} is {status}; {action} is not possible", hint="maestro wsession start TYPE"
+        )
+        self.work_id, self.status = work_id, status
+
+
+class OpenChildren(Refused):
+    """The work session has children that are not ended."""
+
+    code = "open_children"
+
+    def __init__(self, work_id: str, children: list[str]) -> None:
+        """Name the children and both ways on."""
+        shown = ", ".join(children[:4]) + (" …" if len(children) > 4 else "")
+        super().__init__(
+            f"work session {work_id} has {len(children)} open children: {shown}",
+            hint="--children end ends them too, --children leave lets them go on",
+        )
+        self.children = children
 
 
 class SessionExpired(Refused):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from maestro_state._async.runs import AsyncRuns
     from maestro_state._async.sessions import AsyncSessions
     from maestro_state._async.tools import AsyncTools
+    from maestro_state._async.work import AsyncWork
     from maestro_state.stack import Stack
 
 class AsyncMaestro:
@@ -118,6 +119,13 @@ class AsyncMaestro:
         from maestro_state._async.health import AsyncHealth
 
         return AsyncHealth(self.server, self.project, self.settings)
+
+    @cached_property
+    def work(self) -> AsyncWork:
+        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        from maestro_state._async.work import AsyncWork
+
+        return AsyncWork(self.server, self.project)
 
     @cached_property
     def stack(self) -> Stack:

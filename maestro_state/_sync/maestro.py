@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.runs import Runs
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
+    from maestro_state._sync.work import Work
     from maestro_state.stack import Stack
 
 class Maestro:
@@ -119,6 +120,13 @@ class Maestro:
         from maestro_state._sync.health import Health
 
         return Health(self.server, self.project, self.settings)
+
+    @cached_property
+    def work(self) -> Work:
+        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        from maestro_state._sync.work import Work
+
+        return Work(self.server, self.project)
 
     @cached_property
     def stack(self) -> Stack:

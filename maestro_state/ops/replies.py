@@ -17,6 +17,8 @@ from maestro_state.errors import (
     SessionExists,
     SessionExpired,
     SessionNotFound,
+    WorkSessionClosed,
+    WorkSessionNotFound,
 )
 
 
@@ -71,3 +73,24 @@ def accept(reply: list[Any], session_id: str, action: str) -> list[Any]:
     if word != "OK":
         raise refusal(word, reply[1:], session_id, action)
     return reply[1:]
+
+
+def accept_work(reply: list[Any], work_id: str, action: str) -> list[Any]:
+    """Return what follows OK of a work script, or raise what the refusal means."""
+    match text(reply[0]):
+        case "OK":
+            return reply[1:]
+        case "NOT_FOUND":
+            raise WorkSessionNotFound(work_id)
+        case "BAD_STATE":
+            raise WorkSessionClosed(work_id, text(reply[1]), action)
+        case "EXPIRED":
+            raise WorkSessionClosed(work_id, "expired", action)
+        case "EXISTS":
+            raise SessionExists(f"work session {work_id} exists already")
+        case "LATE":
+            raise refusal("LATE", [], work_id, action)
+        case "MORE_CHILDREN":
+            raise Conflict(f"work session {work_id} got another child meanwhile", hint="try again")
+        case word:
+            raise ScriptError(f"{action} answered {word}")
