@@ -38,7 +38,6 @@ STATE_COLOURS = {
     "warn": "yellow",
     "fail": "red",
     "pending": "blue",
-    "running": "yellow",
     "success": "green",
     "error": "red",
     "canceled": "magenta",

@@ -51,8 +51,6 @@ QUEUE_KEYS = (
     Key("queues", "rq:queues", "set", "the queues there are", "enqueue_run"),
 )
 
-#: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "queue": QUEUE_KEYS}
 #: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.
 #: The record is named like a session's: that is how the includes speak of it.
 DISCUSSION_KEYS = (
@@ -65,13 +63,6 @@ DISCUSSION_INDEX_KEYS = (
     Key("open", ":discussions", "zset", "open discussions by last activity", "index_discussion, forget_discussion"),
 )
 
-#: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {
-    "session": SESSION_KEYS,
-    "index": INDEX_KEYS,
-    "discussion": DISCUSSION_KEYS,
-    "discussion_index": DISCUSSION_INDEX_KEYS,
-}
 #: Keys of one work session; they live and expire together, like those of a session. `session` is named as there,
 #: because the same Lua includes work on it.
 WORK_KEYS = (
@@ -89,7 +80,15 @@ WORK_INDEX_KEYS = tuple(
 )
 
 #: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "work": WORK_KEYS, "work_index": WORK_INDEX_KEYS}
+FAMILIES = {
+    "session": SESSION_KEYS,
+    "index": INDEX_KEYS,
+    "queue": QUEUE_KEYS,
+    "discussion": DISCUSSION_KEYS,
+    "discussion_index": DISCUSSION_INDEX_KEYS,
+    "work": WORK_KEYS,
+    "work_index": WORK_INDEX_KEYS,
+}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}

@@ -66,7 +66,7 @@ def _settings() -> str:
 
 def _keyspace() -> str:
     rows = [
-        (f"`<ns>:{{{tag}}}{key.suffix}`", family, key.type, key.holds, key.writers)
+        (f"`{key.suffix}`" if family == "queue" else f"`<ns>:{{{tag}}}{key.suffix}`", family, key.type, key.holds, key.writers)
         for family, keys in FAMILIES.items()
         for tag in ["index" if family.endswith("index") else "<id>"]
         for key in keys
