@@ -21,7 +21,7 @@ from maestro_state.errors import MaestroError
 #: Command → module, attribute, the line the help screen shows.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "session": ("cli.session", "session", "Start, list, switch, end and look at sessions."),
-    "run": ("cli.run", "run", "Run the session's tool on a prompt and the context."),
+    "run": ("cli.run", "run", "Run the session's tool on a prompt and the session's context."),
     "runs": ("cli.runs", "runs", "List the runs of a session."),
     "show": ("cli.runs", "show", "Show what a run printed."),
     "cancel": ("cli.runs", "cancel", "Cancel a run."),
