@@ -8,7 +8,7 @@ MaestroError                    code · hint · exit_code
 ├─ Refused               4      not in this state, or somebody else was first
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
-│  ├─ ServerStorageError
+│  ├─ ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
 │  ├─ FileCorrupt · CursorLost
 └─ ScriptError           1      a script answered what nobody expects: a bug
@@ -157,6 +157,20 @@ class ServerStorageError(ServerUnavailable):
     """The state server cannot store the write (disk or memory is full, or read-only)."""
 
     code = "server_storage"
+
+
+class NotReplicated(ServerUnavailable):
+    """The change was made, but not enough replicas have it yet."""
+
+    code = "not_replicated"
+
+    def __init__(self, confirmed: int, wanted: int, waited_ms: int) -> None:
+        """Say that the change stands: repeating the command would be refused or do it twice."""
+        super().__init__(
+            f"the change was made, but only {confirmed} of {wanted} replicas confirmed it within {waited_ms // 1000} s",
+            hint="do not repeat it; a failover now may lose it: check the replicas (maestro doctor)",
+        )
+        self.confirmed, self.wanted = confirmed, wanted
 
 
 class WorkFailed(MaestroError):

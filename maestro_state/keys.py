@@ -44,8 +44,11 @@ INDEX_KEYS = (
     Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
 )
 
+#: Written behind a change that replicas must have: those that have it have everything before it.
+BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
+
 #: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS}
+FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -71,6 +74,10 @@ class Keyspace:
     def of_session(self, session_id: str, name: str) -> str:
         """Return one key of a session by its name in the table."""
         return str(self.session(session_id)[NAMES["session"].index(name)])
+
+    def barrier(self, beside: str) -> str:
+        """Return the key to write behind a change of `beside`, on the same node."""
+        return beside.partition("}")[0] + "}" + BARRIER_KEYS[0].suffix
 
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""
