@@ -25,6 +25,8 @@ _WORDS: tuple[tuple[type[theirs.RedisError], str], ...] = (
     (theirs.ClusterCrossSlotError, "CROSSSLOT"),
     (theirs.MasterDownError, "MASTERDOWN"),
     (theirs.AuthenticationError, "NOAUTH"),
+    (theirs.MovedError, "MOVED"),
+    (theirs.AskError, "ASK"),
 )
 #: Everything that redis-py raises on purpose; its cluster exceptions have a root of their own.
 LIBRARY_ERRORS = (theirs.RedisError, theirs.RedisClusterException)
@@ -34,6 +36,9 @@ _KEPT = ("COMMAND", "CLUSTER")
 
 def read_error(error: theirs.RedisError | theirs.RedisClusterException) -> ReplyError:
     """Return the server's answer behind an exception, or raise OSError when it is about the connection."""
+    if type(error) is theirs.ClusterError:
+        # It followed redirections, or was told to try again, as often as it does by itself: a slot is being moved.
+        return ReplyError(f"TRYAGAIN {error}")
     word = getattr(error, "status_code", None)
     word = word or next((known for kind, known in _WORDS if isinstance(error, kind)), None)
     if word is None:
