@@ -66,6 +66,19 @@ class Keyspace:
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
 
+    def patterns(self) -> tuple[str, ...]:
+        """Return what matches every key of this namespace and no other's, as a server's access list writes it."""
+        return (f"{self.namespace}:*",)
+
+    def queue_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that a run's job is put into."""
+        jobs = self.namespace.replace(".", "-")
+        return (f"rq:job:{jobs}_*", f"rq:queue:{self.namespace}", "rq:queues")
+
+    def worker_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that say which workers listen."""
+        return (f"rq:workers:{self.namespace}", f"rq:worker:{self.namespace}-*")
+
     def _session(self, session_id: str) -> tuple[str, ...]:
         """Return all keys of a session, in table order."""
         tag = f"{self.namespace}:{{{session_id}}}"
