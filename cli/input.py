@@ -23,6 +23,13 @@ def text_argument(argument: str) -> str:
         raise InvalidValue("standard input is not UTF-8 text") from error
 
 
+def bytes_argument() -> bytes:
+    """Return all of standard input, as it is."""
+    if sys.stdin.isatty():
+        raise UsageError("- reads from a pipe, and there is none", hint="echo text | maestro …")
+    return sys.stdin.buffer.read()
+
+
 def json_or_text(field: str, text: str) -> Any:
     """Read a value as the field wants it: a JSON object, or the text itself."""
     return json_argument(field, text) if SETTABLE.get(field) else text

@@ -21,9 +21,17 @@ from maestro_state.errors import MaestroError
 #: Command → module, attribute, the line the help screen shows.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "session": ("cli.session", "session", "Start, list, switch, end and look at sessions."),
+    "run": ("cli.run", "run", "Run the session's tool on a prompt and the context."),
+    "runs": ("cli.runs", "runs", "List the runs of a session."),
+    "show": ("cli.runs", "show", "Show what a run printed."),
+    "cancel": ("cli.runs", "cancel", "Cancel a run."),
+    "context": ("cli.context", "context", "Add files, texts and outputs to what runs are sent along."),
+    "use": ("cli.tool", "use", "Choose the tool that runs of this session use."),
+    "tool": ("cli.tool", "tool", "List and check the AI tools."),
     "watch": ("cli.watch", "watch", "Follow a session live."),
     "message": ("cli.message", "message", "Add messages to a session."),
     "messages": ("cli.message", "messages", "Read the messages of a session."),
+    "worker": ("cli.worker", "worker", "Carry out runs until told to stop."),
     "stack": ("cli.stack", "stack", "Look after the embedded server."),
     "config": ("cli.config", "config", "Show every setting and where it came from."),
     "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),

@@ -89,7 +89,8 @@ def messages(
         output.document({"messages": [one.document() for one in found]})
         return
     for one in found:
-        output.line(f"{output.colour(one.role, 'cyan', bold=True)}  {output.colour(one.timestamp, dim=True)}")
+        when = output.colour(output.local_time(one.timestamp), dim=True)
+        output.line(f"{output.colour(one.role, 'cyan', bold=True)}  {when}")
         output.line(output.safe(one.content))
         for call in one.tool_calls or []:
             output.line(output.safe(f"  → {call.get('tool') or call.get('name') or 'tool'} ({call['id']})"))

@@ -32,6 +32,11 @@ STATE_COLOURS = {
     "ok": "green",
     "warn": "yellow",
     "fail": "red",
+    "pending": "blue",
+    "running": "yellow",
+    "success": "green",
+    "error": "red",
+    "canceled": "magenta",
 }
 
 
@@ -83,6 +88,71 @@ def note(text: str) -> None:
     """Tell a person something that is not data; pipes and programs do not get it."""
     if sys.stderr.isatty():
         sys.stderr.write(text + "\n")
+
+
+def raw(content: bytes, *, exact: bool = False) -> None:
+    """Print content at once: byte for byte into a pipe or when `exact`, made harmless on a terminal."""
+    if exact or not is_terminal():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(safe(content.decode(errors="replace")))
+    sys.stdout.flush()
+
+
+def end_line(content: bytes) -> None:
+    """End a line that content left open, where a person would miss it; a pipe gets the content alone."""
+    if is_terminal() and not content.endswith(b"\n"):
+        line()
+
+
+def dimmed(text: str) -> str:
+    """Return a text for a status line on stderr, dimmed where colours are wanted."""
+    plain_wanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain_wanted else click.style(text, dim=True)
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """Return a record as the fields it is printed with."""
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return fields
+
+
+def warning(text: str) -> None:
+    """Tell on stderr about something that must not go unseen, also in a pipe."""
+    sys.stderr.write(f"maestro: {safe(text).replace(chr(10), ' ')}\n")
+    sys.stderr.flush()
+
+
+class Progress:
+    """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
+
+    def __init__(self, word: str) -> None:
+        """Take what is being counted."""
+        self._word = word
+        self._shown = ""
+
+    def update(self, done: int, total: int) -> None:
+        """Show how far it is."""
+        if total >= 100 and sys.stderr.isatty():
+            self._shown = f"{self._word} {done} of {total}"
+            sys.stderr.write(f"\r{self._shown}")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        """Leave the line."""
+        if self._shown:
+            sys.stderr.write("\n")
+
+
+def content_fields(content: bytes) -> dict[str, str]:
+    """Return a content as fields of a document: text, or base64 where it is none."""
+    try:
+        return {"content": content.decode()}
+    except UnicodeDecodeError:
+        import base64
+
+        return {"content_base64": base64.b64encode(content).decode()}
 
 
 def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> None:
@@ -156,9 +226,18 @@ def ago(then_ms: int, now_ms: int) -> str:
 def duration(seconds: int) -> str:
     """Say a span of time in the one unit that matters."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
+        if round(seconds / size, 1) >= 1:
+            return f"{round(seconds / size)} {unit}"
     return f"{seconds} s"
+
+
+def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Show a stored time as the clock on this person's wall does."""
+    import time
+
+    from maestro_state.clock import from_iso
+
+    return time.strftime(form, time.localtime(from_iso(timestamp) // 1000))
 
 
 def json_line(value: Any) -> None:

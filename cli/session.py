@@ -117,6 +117,14 @@ def status(app: App, ref: str | None, as_json: bool) -> None:
     _show_status(found)
 
 
+def _runs_gist(found: SessionStatus) -> str:
+    from collections import Counter
+
+    counts = Counter(run.status for run in found.runs)
+    gist = str(len(found.runs)) + "".join(f" · {number} {status}" for status, number in counts.items())
+    return gist + (f" · last output {found.last_output['run_id']}" if found.last_output else "")
+
+
 def _show_status(found: SessionStatus) -> None:
     from cli import output
     from maestro_state.clock import from_iso, now_ms
@@ -128,7 +136,7 @@ def _show_status(found: SessionStatus) -> None:
         ("activity", output.ago(from_iso(record.last_activity), now_ms())),
         ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
         ("tool", output.safe(record.tool_active) if record.tool_active else "none yet"),
-        ("runs", str(record.stats.runs_total)),
+        ("runs", _runs_gist(found)),
     ]
     if record.notes:
         rows.append(("note", output.safe(record.notes)))
@@ -159,16 +167,31 @@ def switch(app: App, ref: str, as_json: bool) -> None:
 
 @session.command()
 @click.argument("ref", required=False)
+@click.option("--wait", is_flag=True, help="Wait for open runs to end first.")
+@click.option("--cancel", is_flag=True, help="Cancel open runs first.")
 @json_option
 @pass_app
-def end(app: App, ref: str | None, as_json: bool) -> None:
+def end(app: App, ref: str | None, wait: bool, cancel: bool, as_json: bool) -> None:
     """Finish a session: it is frozen and takes no more changes.
 
     \b
     Example:
-      maestro session end
+      maestro session end --wait
     """
-    _show(app.maestro.sessions.end(ref), "ended", as_json=as_json)
+    from maestro_state.errors import RunsOpen
+
+    session_id = app.maestro.sessions.resolve(ref)
+    while True:
+        if wait or cancel:
+            app.maestro.runs.settle(session_id, cancel=cancel)
+        try:
+            ended = app.maestro.sessions.end(session_id)
+        except RunsOpen:
+            if not (wait or cancel):
+                raise
+            continue  # somebody started another one just now
+        break
+    _show(ended, "ended", as_json=as_json)
 
 
 @session.command()

@@ -50,7 +50,7 @@ def describe(event: Event) -> str:
     """Return the line a person sees of an event."""
     from cli import output
 
-    clock = output.colour(event.ts[11:19], dim=True)
+    clock = output.colour(output.local_time(event.ts, "%H:%M:%S"), dim=True)
     return f"{clock}  {output.colour(event.type, 'cyan'):<20}  {output.safe(_gist(event))}".rstrip()
 
 
@@ -64,6 +64,13 @@ def _gist(event: Event) -> str:
             return f"{data['role']}{who}: {' '.join(data['content'].split())[:200]}"
         case "session.updated":
             return f"{data['field']} at revision {data['revision']}{who}"
+        case "run.output":
+            return f"{data['run']} │ {data['text'].rstrip()}"
+        case "run.finished":
+            usage = data.get("usage", {})
+            tokens = "".join(f" · {usage[name]} {name}" for name in ("tokens_input", "tokens_output") if name in usage)
+            error = f": {data['error']}" if "error" in data else ""
+            return f"{data['run']} {data['status']}{error}{tokens}{who}"
         case "session.aborted":
             return f"{data['reason']}{who}"
     rest = {name: value for name, value in data.items() if name != "user"}

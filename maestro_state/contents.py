@@ -29,6 +29,26 @@ class ContextItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     notes: str | None = None
 
 
+class ListedItem(ContextItem, frozen=True, omit_defaults=True, kw_only=True):
+    """An item as `context list` shows it."""
+
+    drift: str | None  #: same, changed or missing: a file now, beside its snapshot; null for what is no file
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """Something a folder or pattern led to that was not added."""
+
+    path: str
+    reason: str
+
+
+class Added(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a command added to the context."""
+
+    items: list[ContextItem]
+    skipped: list[Skipped] = []
+
+
 class SentItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One row of `sent_context.json`: exactly what a run was given."""
 
@@ -87,6 +107,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     cookie: str | None = None  #: the work session this run leaves a breadcrumb in
     prompt_digest: str | None = None
     timeout_s: int | None = None
+    retries: int = 0  #: how often it may be tried again when its worker is lost
+    env: list[str] = []  #: names of variables passed to the tool on purpose; never their values
 
 
 class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):

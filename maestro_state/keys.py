@@ -49,6 +49,15 @@ BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minu
 
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS}
+#: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
+QUEUE_KEYS = (
+    Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
+    Key("queue", "rq:queue:<namespace>", "list", "ids of jobs that wait for a worker", "enqueue_run"),
+    Key("queues", "rq:queues", "set", "the queues there are", "enqueue_run"),
+)
+
+#: Families of keys that one script may touch together, by the word script headers use.
+FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "queue": QUEUE_KEYS}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -99,3 +108,12 @@ class Keyspace:
     def followed(self, session_id: str) -> list[str]:
         """Return the streams a follower of this session reads."""
         return [self.of_session(session_id, name) for name in FOLLOWED]
+
+    def queue(self, job_id: str) -> tuple[str, ...]:
+        """Return the keys of RQ's that a job is put into; one queue per namespace."""
+        return (f"rq:job:{job_id}", f"rq:queue:{self.namespace}", "rq:queues")
+
+    @property
+    def queue_workers(self) -> str:
+        """Return the key of RQ's that names the workers of this namespace."""
+        return f"rq:workers:{self.namespace}"

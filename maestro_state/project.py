@@ -76,6 +76,11 @@ class Project:
             folder.replace(".gitignore", _GITIGNORE, mode=0o644)
         return folder
 
+    def folder(self, name: str, *, create: bool = False) -> Folder:
+        """Open a folder of `.maestro/`, such as config or logs; FileNotFoundError when there is none."""
+        with self._maestro(create=create) as folder:
+            return folder.child(name, create=create)
+
     def sessions(self, *, create: bool = False) -> Folder:
         """Open `.maestro/sessions/`; FileNotFoundError when there is none and it shall not be made."""
         with self._maestro(create=create) as folder:

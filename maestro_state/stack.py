@@ -22,8 +22,9 @@ class StackStatus(msgspec.Struct, frozen=True):
 class Stack:
     """The embedded server; a server of somebody else's is looked at, never stopped."""
 
-    def __init__(self, root: Path, redis_url: str | None) -> None:
+    def __init__(self, root: Path, redis_url: str | None, namespace: str = "maestro") -> None:
         """Take the project's root, and the address of the other server if one is set."""
+        self._namespace = namespace
         self._root = root
         self._redis_url = redis_url
 
@@ -33,7 +34,22 @@ class Stack:
         from maestro_state.embedded import status
 
         found = status(self._root)
-        return StackStatus(found.running, found.address, found.pid, 0, found.server_version)
+        workers = self._count_workers(found.address) if found.running else 0
+        return StackStatus(found.running, found.address, found.pid, workers, found.server_version)
+
+    def _count_workers(self, address: str) -> int:
+        from maestro_state.connection import connect
+        from maestro_state.errors import ServerUnavailable
+        from maestro_state.keys import Keyspace
+
+        connection = connect(address)
+        try:
+            names = connection.call("SMEMBERS", Keyspace(self._namespace).queue_workers)
+            return sum(connection.calls([("EXISTS", name) for name in names]))
+        except ServerUnavailable:
+            return 0
+        finally:
+            connection.close()
 
     def stop(self) -> bool:
         """Stop the embedded server; tell whether it ran."""

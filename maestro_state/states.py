@@ -36,8 +36,12 @@ LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
 #: States that accept nothing more.
 FROZEN = (_S.FINALIZED, _S.ABORTED)
 
+#: Where a session stands when its last open run has ended: it has output, else context, else neither.
+RESTING = (_S.WITH_OUTPUT, _S.WITH_CONTEXT, _S.STARTED)
+
 _Row = dict[SessionState, tuple[SessionState, ...]]
 _UNMOVED: _Row = {state: (state,) for state in LIVE}
+_EXECUTING: _Row = {_S.RUNNING: (_S.RUNNING,)}
 
 #: Script → state it may be called in → states it may leave behind.
 TRANSITIONS: dict[str, _Row] = {
@@ -46,6 +50,17 @@ TRANSITIONS: dict[str, _Row] = {
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
     "abort_session": dict.fromkeys(LIVE, (_S.ABORTED,)),
+    "start_run": {state: (_S.RUNNING, state) for state in LIVE},
+    "claim_run": _EXECUTING,
+    "add_output": _EXECUTING,
+    "renew_claim": _EXECUTING,
+    "finish_run": {_S.RUNNING: (_S.RUNNING, *RESTING)},
+    "cancel_run": _UNMOVED | {_S.RUNNING: (_S.RUNNING, *RESTING)},
+    "recover_run": _UNMOVED | {_S.RUNNING: (_S.RUNNING, *RESTING)},
+    "put_blobs": _UNMOVED,
+    "add_context": {**_UNMOVED, _S.STARTED: (_S.WITH_CONTEXT,)},
+    "remove_context": {**_UNMOVED, _S.WITH_CONTEXT: (_S.WITH_CONTEXT, _S.STARTED)},
+    "set_tool": _UNMOVED,
 }
 
 

@@ -60,6 +60,14 @@ def trust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]
     return list(digests)
 
 
+def keep_trust(
+    project_root: Path, relative_file: str, content: bytes, env: Mapping[str, str] | None = None
+) -> None:
+    """Go on trusting a file that Maestro itself is about to rewrite; only for one that was trusted until now."""
+    with _changing(env) as record:
+        record.setdefault(_name(project_root), {})[relative_file] = _digest(content)
+
+
 def untrust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]:
     """Forget that the project's files were trusted and return which had been. Repeatable."""
     with _changing(env) as record:

@@ -6,14 +6,14 @@ leads its own process group so that stopping it takes along what it started.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from workers.guard import bound_to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,6 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
 #: A service that lived this long is well again: its next pause is the first one.
 WELL_AFTER_S = 60.0
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Service(Protocol):
@@ -73,8 +71,13 @@ class ProcessService:
             stdout=self.output,
             stderr=self.output,
             start_new_session=True,
-            preexec_fn=_bound_to_parent(),
+            preexec_fn=bound_to_parent(),
         )
+
+    def ask_to_stop(self) -> None:
+        """Ask the program to end, and do not wait for it."""
+        if self._process is not None and self.is_alive():
+            _signal_group(self._process.pid, signal.SIGTERM)
 
     def stop(self, timeout_s: float) -> None:
         """Ask the whole group to end, then make it."""
@@ -139,19 +142,3 @@ class Keeper:
 def _signal_group(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(group, number)
-
-
-def _bound_to_parent() -> Callable[[], None] | None:
-    """Return what a child has to do first so that it is killed when this process dies, where that exists."""
-    if sys.platform != "linux":
-        return None
-    # Loaded here: between fork and exec nothing may be imported.
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def bind() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)  # it died before the line above; nobody will tell us
-
-    return bind

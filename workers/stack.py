@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Self
 
 from maestro_state.clock import iso, now_ms
 from maestro_state.embedded import is_running, locks, paths
+from maestro_state.embedded.control import sync_data
 from maestro_state.embedded.wire import WireError
 from maestro_state.errors import MaestroError
+from workers.pool import StackWorker
 from workers.services import Keeper
 from workers.usage import Usage
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Seconds without any use after which the stack stops, unless told otherwise.
 IDLE_S = 1800
-#: Longest pause between two looks at the server, in seconds.
+#: Longest pause between two looks at the server, in seconds; also the most that a power cut can cost.
 LOOK_S = 5.0
 #: Seconds without a server after which there is nothing to look after. Longer than a restart takes: services,
 #: and the tools they run, survive a server that was killed and started again.
@@ -73,26 +75,25 @@ class Supervisor:
         usage = Usage(lambda: paths.socket_address(self.root))
         self.log(f"supervisor_started pid={os.getpid()} idle_s={self.idle_s:g}")
         try:
-            self._watch(keepers, usage, signals, lambda: locks.is_current(lock, folder, paths.STACK_LOCK))
+            self._watch(keepers, usage, signals, folder, lock)
         finally:
             for service in reversed(self.services):
                 service.stop(SERVICE_STOP_S)
             usage.close()
             self.log("supervisor_left")
 
-    def _watch(
-        self, keepers: list[Keeper], usage: Usage, signals: _Signals, is_ours: Callable[[], bool]
-    ) -> None:
+    def _watch(self, keepers: list[Keeper], usage: Usage, signals: _Signals, folder: int, lock: int) -> None:
         look_s = min(LOOK_S, self.idle_s / 4)
         used_s = seen_s = time.monotonic()
         while True:
             now_s = time.monotonic()
-            if not is_ours():
+            if not locks.is_current(lock, folder, paths.STACK_LOCK):
                 # The project's folder was removed: the server writes to files nobody can find any more.
                 self.log("folder_removed")
                 usage.shut_down(keep=False)
                 self._leaving = True
                 return
+            sync_data(folder)
             used = usage.look()
             if used is not None:
                 seen_s = now_s
@@ -214,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, required=True, help="root folder of the project")
     root = parser.parse_args(arguments).project.resolve()
     idle = os.environ.get("MAESTRO_STACK_IDLE_SECONDS", "")
-    return supervise(root, idle_s=int(idle) if idle.isdigit() and int(idle) > 0 else IDLE_S)
+    idle_s = int(idle) if idle.isdigit() and int(idle) > 0 else IDLE_S
+    return supervise(root, idle_s=idle_s, services=[StackWorker(root)])
 
 
 if __name__ == "__main__":

@@ -6,10 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from maestro_state.embedded.paths import socket_address
 from maestro_state.embedded.wire import Wire, WireError, read_info
+from maestro_state.errors import MaestroError
+from maestro_state.states import SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from maestro_state import Maestro
 
 #: Clients whose name starts so are the supervisor and its services: their being connected is not use.
 SERVICE_CLIENT = "maestro-stack"
@@ -82,3 +88,30 @@ class Usage:
 def _foreign(wire: Wire) -> bool:
     clients = wire.call("CLIENT", "LIST").splitlines()
     return any(f" name={SERVICE_CLIENT}" not in client for client in clients)
+
+
+class OpenRuns:
+    """Tells whether runs are under way, over a connection that stays open: a new one would count as use."""
+
+    def __init__(self, root: Path) -> None:
+        """Remember the project; nothing is opened yet."""
+        self._root = root
+        self._maestro: Maestro | None = None
+
+    def any(self) -> bool:
+        """Say whether a run of any session is open; a server that is not there has none that matter."""
+        try:
+            if self._maestro is None:
+                from maestro_state import Maestro
+
+                url = f"unix://{socket_address(self._root)}"
+                self._maestro = Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
+            return any(one.state == SessionState.RUNNING for one in self._maestro.sessions.list())
+        except MaestroError:
+            return False
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._maestro is not None:
+            self._maestro.close()
+            self._maestro = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,10 +18,15 @@ from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._async.claims import AsyncClaims
+    from maestro_state._async.context import AsyncContext
     from maestro_state._async.follow import AsyncFollow
     from maestro_state._async.health import AsyncHealth
     from maestro_state._async.messages import AsyncMessages
+    from maestro_state._async.queue import AsyncQueue
+    from maestro_state._async.runs import AsyncRuns
     from maestro_state._async.sessions import AsyncSessions
+    from maestro_state._async.tools import AsyncTools
     from maestro_state.stack import Stack
 
 
@@ -38,12 +44,16 @@ class AsyncMaestro:
         session: str | None = None,
         environment: Mapping[str, str] = os.environ,
         now_ms: Callable[[], int] = clock.now_ms,
+        client_name: str | None = None,
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
-        self.server = AsyncServer(connect_async(opening.address, revive=opening.revive), opening.terms, now_ms)
+        address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
+        self.server = AsyncServer(connect_async(address, revive=opening.revive), opening.terms, now_ms)
+        self._is_cluster = address.scheme == "redis+cluster"
+        self._environment = environment
         self._pinned = session or self.settings.session
 
     @cached_property
@@ -59,6 +69,41 @@ class AsyncMaestro:
         from maestro_state._async.messages import AsyncMessages
 
         return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> AsyncContext:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._async.context import AsyncContext
+
+        return AsyncContext(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> AsyncTools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._async.tools import AsyncTools
+
+        return AsyncTools(self.server, self.sessions, self.project, self._environment)
+
+    @cached_property
+    def runs(self) -> AsyncRuns:
+        """Start, follow, cancel, list and look at runs."""
+        from maestro_state._async.runs import AsyncRuns
+
+        return AsyncRuns(self.server, self.sessions, self.queue, self.settings)
+
+    @cached_property
+    def claims(self) -> AsyncClaims:
+        """Carry out runs, and look after those whose worker is gone."""
+        from maestro_state._async.claims import AsyncClaims
+
+        return AsyncClaims(self.server, self.queue)
+
+    @cached_property
+    def queue(self) -> AsyncQueue:
+        """Wake workers and count them."""
+        from maestro_state._async.queue import AsyncQueue
+
+        return AsyncQueue(self.server, self.settings.queue_url, is_cluster=self._is_cluster)
 
     @cached_property
     def follow(self) -> AsyncFollow:
@@ -79,10 +124,12 @@ class AsyncMaestro:
         """Look after the embedded server."""
         from maestro_state.stack import Stack
 
-        return Stack(self.project.root, self.settings.redis_url)
+        return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""
+        if "queue" in self.__dict__:
+            await self.queue.close()
         await self.server.close()
 
     async def __aenter__(self) -> Self:

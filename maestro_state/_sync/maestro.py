@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,10 +19,15 @@ from maestro_state.connection import connect
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._sync.claims import Claims
+    from maestro_state._sync.context import Context
     from maestro_state._sync.follow import Follow
     from maestro_state._sync.health import Health
     from maestro_state._sync.messages import Messages
+    from maestro_state._sync.queue import Queue
+    from maestro_state._sync.runs import Runs
     from maestro_state._sync.sessions import Sessions
+    from maestro_state._sync.tools import Tools
     from maestro_state.stack import Stack
 
 
@@ -39,12 +45,16 @@ class Maestro:
         session: str | None = None,
         environment: Mapping[str, str] = os.environ,
         now_ms: Callable[[], int] = clock.now_ms,
+        client_name: str | None = None,
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
-        self.server = Server(connect(opening.address, revive=opening.revive), opening.terms, now_ms)
+        address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
+        self.server = Server(connect(address, revive=opening.revive), opening.terms, now_ms)
+        self._is_cluster = address.scheme == "redis+cluster"
+        self._environment = environment
         self._pinned = session or self.settings.session
 
     @cached_property
@@ -60,6 +70,41 @@ class Maestro:
         from maestro_state._sync.messages import Messages
 
         return Messages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> Context:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state._sync.context import Context
+
+        return Context(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """Choose, list and check the AI tools."""
+        from maestro_state._sync.tools import Tools
+
+        return Tools(self.server, self.sessions, self.project, self._environment)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Start, follow, cancel, list and look at runs."""
+        from maestro_state._sync.runs import Runs
+
+        return Runs(self.server, self.sessions, self.queue, self.settings)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Carry out runs, and look after those whose worker is gone."""
+        from maestro_state._sync.claims import Claims
+
+        return Claims(self.server, self.queue)
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Wake workers and count them."""
+        from maestro_state._sync.queue import Queue
+
+        return Queue(self.server, self.settings.queue_url, is_cluster=self._is_cluster)
 
     @cached_property
     def follow(self) -> Follow:
@@ -80,10 +125,12 @@ class Maestro:
         """Look after the embedded server."""
         from maestro_state.stack import Stack
 
-        return Stack(self.project.root, self.settings.redis_url)
+        return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""
+        if "queue" in self.__dict__:
+            self.queue.close()
         self.server.close()
 
     def __enter__(self) -> Self:

@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
 from maestro_state.names import is_session_id, pick, slugify
+from maestro_state.ops import terminals
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
-from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
 from maestro_state.states import Liveness
 
+if TYPE_CHECKING:
+    from maestro_state.contents import ContextItem, ListedItem
+
 #: What `list` returns; inside the class, `list` is the verb.
 Summaries = list[SessionSummary]
+Context = list["ContextItem"]
+Listed = list["ListedItem"]
 Ids = set[str]
 
 #: How long archived sessions stay in a plain list, in milliseconds.
@@ -48,6 +53,10 @@ class Sessions:
     ) -> Session:
         """Start a session and put this checkout on it."""
         slug, ttl_ms = slugify(name), self._ttl_ms(ttl_seconds)
+        if tool is not None:
+            from maestro_state.catalog import resolve
+
+            tool = resolve(tool).name
         self._project.check_index()
         fields = {
             "working_directory": working_directory or str(self._project.root),
@@ -91,18 +100,38 @@ class Sessions:
 
     def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
+        from maestro_state.ops.contents import read_items, read_runs
+        from maestro_state.ops.runs import read_last_output
+
         session_id = self.resolve(ref)
         now, terms = self._server.now_ms(), self._server.terms
         queries = (
             ops.read_session(terms, session_id, now),
             terminals.attached_terminals(terms, session_id, now),
+            read_items(terms, session_id),
+            read_runs(terms, session_id),
+            read_last_output(terms, session_id),
         )
         replies = self._server.connection.calls([query.command for query in queries])
-        session, attached = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        values = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        session, attached, items, runs, last_output = values
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
         return SessionStatus(
-            session=session, context=[], runs=[], last_output=None, attached=attached, ttl_left=max(0, left_ms // 1000)
+            session=session,
+            context=self._drift(items),
+            runs=runs,
+            last_output=last_output,
+            attached=attached,
+            ttl_left=max(0, left_ms // 1000),
         )
+
+    def _drift(self, items: Context) -> Listed:
+        active = [item for item in items if item.state == "active"]
+        if not active:
+            return []
+        from maestro_state.files.drift import with_drift
+
+        return with_drift(self._project.root, active)
 
     def newest(self, count: int) -> Summaries:
         """List the live sessions last active, in one round trip however many there are."""

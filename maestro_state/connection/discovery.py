@@ -43,12 +43,12 @@ def library_connection(address: Address, timeout_s: float) -> LibraryConnection:
     """Return a blocking connection to a Sentinel or Cluster address."""
 
     def make(limit_s: float) -> Any:
-        options = _options(address, limit_s, min(limit_s, timeout_s))
+        options = client_options(address, limit_s, min(limit_s, timeout_s))
         if address.scheme == "redis+cluster":
             nodes = [ClusterNode(host, port) for host, port in address.hosts]  # type: ignore[no-untyped-call]
             return _RawCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), _LAYOUT_TRIES), **options)
         retry = Retry(NoBackoff(), 0)
-        watchers = {**_watcher_options(address, timeout_s), "retry": retry}
+        watchers = {**watcher_options(address, timeout_s), "retry": retry}
         sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
         return sentinel.master_for(  # type: ignore[no-untyped-call]
             address.service or "", db=address.db, retry=retry, **options
@@ -62,13 +62,13 @@ def async_library_connection(address: Address, timeout_s: float) -> AsyncLibrary
     """Return an asyncio connection to a Sentinel or Cluster address."""
 
     def make(limit_s: float) -> Any:
-        options = _options(address, limit_s, min(limit_s, timeout_s))
+        options = client_options(address, limit_s, min(limit_s, timeout_s))
         if address.scheme == "redis+cluster":
             nodes = [AsyncClusterNode(host, port) for host, port in address.hosts]
             tries = AsyncRetry(NoBackoff(), _LAYOUT_TRIES)
             return AsyncRedisCluster(startup_nodes=nodes, retry=tries, **options)
         retry = AsyncRetry(NoBackoff(), 0)
-        watchers = {**_watcher_options(address, timeout_s), "retry": retry}
+        watchers = {**watcher_options(address, timeout_s), "retry": retry}
         sentinel = AsyncSentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
         return sentinel.master_for(address.service or "", db=address.db, retry=retry, **options)
 
@@ -76,7 +76,7 @@ def async_library_connection(address: Address, timeout_s: float) -> AsyncLibrary
     return AsyncLibraryConnection(make=make, where=masked(address), timeout_s=timeout_s)
 
 
-def _options(address: Address, read_s: float, connect_s: float) -> dict[str, Any]:
+def client_options(address: Address, read_s: float, connect_s: float) -> dict[str, Any]:
     """Return what every redis-py client of an address is made with."""
     return {
         "username": address.username,
@@ -90,7 +90,7 @@ def _options(address: Address, read_s: float, connect_s: float) -> dict[str, Any
     }
 
 
-def _watcher_options(address: Address, timeout_s: float) -> dict[str, Any]:
+def watcher_options(address: Address, timeout_s: float) -> dict[str, Any]:
     """Return what the clients of the sentinels themselves are made with."""
     return {
         "username": address.sentinel_username,

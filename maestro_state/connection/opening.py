@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from maestro_state.connection.faults import ReplyError, is_passing, refusal
+from maestro_state.connection.url import CLIENT_NAME
 from maestro_state.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
 
     from maestro_state.connection.url import Address
-
-_NAME = (b"CLIENT", b"SETNAME", b"maestro")
-
 
 def greeting(address: Address) -> tuple[bytes, int]:
     """Return the commands of a fresh connection, packed, and how many replies they bring."""
@@ -28,9 +26,9 @@ def greeting(address: Address) -> tuple[bytes, int]:
         commands.append((b"AUTH", *user, address.password))
     if address.db:
         commands.append((b"SELECT", address.db))
-    if address.scheme != "unix":
+    if address.scheme != "unix" or address.client_name != CLIENT_NAME:
         # The name is for whoever looks at CLIENT LIST on a shared server; a private one has only us.
-        commands.append(_NAME)
+        commands.append((b"CLIENT", b"SETNAME", address.client_name))
     return b"".join(pack_command(command) for command in commands), len(commands)
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from maestro_state.errors import ConfigError
 
+#: What connections call themselves unless told otherwise.
+CLIENT_NAME = "maestro"
+
 _PORT = 6379
 _SENTINEL_PORT = 26379
 _FORMS = "redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
@@ -48,6 +51,8 @@ class Address:
     ssl_check_hostname: bool = True
     sentinel_username: str | None = None
     sentinel_password: str | None = field(default=None, repr=False)
+    #: What connections are called in CLIENT LIST.
+    client_name: str = CLIENT_NAME
 
 
 def parse_url(text: str) -> Address:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maestro_state.embedded import locks, paths
+from maestro_state.embedded import locks, origin, paths
 from maestro_state.embedded.origin import has_data, vouch
 from maestro_state.embedded.supervision import stop_supervisor
 from maestro_state.embedded.wire import Answer, Wire, WireError, ping, read_info
@@ -124,6 +125,22 @@ def shut_down(socket: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def sync_data(folder: int) -> None:
+    """Bring what the server has written to the disk itself; what cannot be synced now is tried again later."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError):
+        inner = os.open(origin.DATA, flags | os.O_DIRECTORY, dir_fd=folder)
+        try:
+            for name in os.listdir(inner):
+                file = os.open(name, flags, dir_fd=inner)
+                try:
+                    os.fdatasync(file)
+                finally:
+                    os.close(file)
+        finally:
+            os.close(inner)
 
 
 def _signal_lost_server(folder: int, data: str) -> bool:

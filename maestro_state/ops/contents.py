@@ -8,7 +8,11 @@ runs    0001                  the run as JSON, as it was started; never rewritte
         0001:started_at       milliseconds, once claimed
         0001:end              JSON of the fields of Run that its end brings
         0001:relevant         JSON of RelevantOutput, once promoted
-        0001:fence  0001:owner   the present claim
+        0001:fence  0001:owner   the present claim; 0001:ended_by   the command id that ended it
+        0001:lease  0001:suspect  until when it holds; the lease that was seen ended, and when
+        0001:cancel           milliseconds, once its owner was asked to end it
+        0001:retries          how often it may still be tried again
+        0001:size  0001:first  0001:last   bytes printed, and between which ids of outputs they are
 blobs   <sha-256>             snapshots and prompts
 outputs run, data             one chunk of what a run printed
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Any
+
+import msgspec
 
 from maestro_state.errors import InvalidValue, SessionNotFound
 from maestro_state.keys import FOLLOWED
@@ -33,11 +36,13 @@ def started_event(session: Session, created_ms: int) -> Event:
     return Event(f"{created_ms}-0", "session.started", {"name": session.slug, "user": session.user_id})
 
 
-def read_after(terms: Terms, session_id: str, cursor: str, block_ms: int | None) -> tuple[Any, ...]:
+def read_after(
+    terms: Terms, session_id: str, cursor: str, block_ms: int | None, page: int = PAGE
+) -> tuple[Any, ...]:
     """Return the command that reads every stream of a session after the cursor, waiting if told."""
     keys = terms.keys.followed(session_id)
     wait = () if block_ms is None else ("BLOCK", block_ms)
-    return ("XREAD", "COUNT", PAGE, *wait, "STREAMS", *keys, *([cursor] * len(keys)))
+    return ("XREAD", "COUNT", page, *wait, "STREAMS", *keys, *([cursor] * len(keys)))
 
 
 def event_of(stream: str, entry: list[Any]) -> Event:
@@ -47,15 +52,36 @@ def event_of(stream: str, entry: list[Any]) -> Event:
         document = message.document()
         del document["timestamp"]
         return Event(message.id, "message.added", document)
+    if stream == "outputs":
+        return _output_event(entry)
     fields = entry[1]
-    data = {fields[at].decode(): fields[at + 1].decode() for at in range(0, len(fields), 2)}
+    data: dict[str, Any] = {fields[at].decode(): fields[at + 1].decode() for at in range(0, len(fields), 2)}
     kind = data.pop("type")
     if "by" in data:
         data["user"] = data.pop("by")
+    if "end" in data:
+        data |= msgspec.json.decode(data.pop("end"))
     return Event(entry[0].decode(), kind, data)
 
 
-def merge(terms: Terms, session_id: str, reply: list[Any] | None) -> list[Event]:
+def _output_event(entry: list[Any]) -> Event:
+    """Make an event of a chunk of output: its text, and its exact bytes where it is not all text."""
+    fields = entry[1]
+    run, chunk = fields[1].decode(), fields[3]
+    try:
+        data = {"run": run, "text": chunk.decode()}
+    except UnicodeDecodeError:
+        data = {"run": run, "text": chunk.decode(errors="replace"), "base64": b64encode(chunk).decode()}
+    return Event(entry[0].decode(), "run.output", data)
+
+
+def output_bytes(event: Event) -> bytes:
+    """Return what a run printed, byte for byte, from its event."""
+    data = event.data
+    return b64decode(data["base64"]) if "base64" in data else str(data["text"]).encode()
+
+
+def merge(terms: Terms, session_id: str, reply: list[Any] | None, page: int = PAGE) -> list[Event]:
     """Merge what XREAD answered into one order. A stream that filled its page may have more before the others' last
     entries, so everything after the end of a full page is left for the next read.
     """
@@ -65,7 +91,7 @@ def merge(terms: Terms, session_id: str, reply: list[Any] | None) -> list[Event]
     for key, entries in reply or []:
         stream = names[key.decode()]
         events += [event_of(stream, entry) for entry in entries]
-        if len(entries) == PAGE:
+        if len(entries) == page:
             end = id_order(events[-1].id)
             horizon = end if horizon is None else min(horizon, end)
     events.sort(key=lambda event: id_order(event.id))

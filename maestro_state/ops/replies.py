@@ -7,7 +7,10 @@ from typing import Any
 from maestro_state.errors import (
     Conflict,
     InvalidTransition,
+    ItemNotFound,
     MaestroError,
+    Refused,
+    RunNotFound,
     ScriptError,
     SessionExists,
     SessionExpired,
@@ -39,6 +42,14 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
             )
         case "LATE":
             return Conflict("a call that was given up arrived after later ones; nothing was done")
+        case "NO_ITEM":
+            return ItemNotFound(session_id, text(details[0]))
+        case "REMOVED":
+            return Refused(f"context item {text(details[0])} is removed already", hint="maestro context list")
+        case "NO_RUN":
+            return RunNotFound(session_id, text(details[0]))
+        case "NO_BLOB":
+            return ScriptError(f"session {session_id} has no content with digest {text(details[0])}")
     return ScriptError(f"{action} answered {word}")
 
 

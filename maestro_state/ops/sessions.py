@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.errors import InvalidValue, SessionNotFound
+from maestro_state.errors import InvalidValue, RunsOpen, SessionNotFound
 from maestro_state.models import SETTABLE, Counters, Field, Session, Stats
 from maestro_state.names import slug_of
 from maestro_state.ops.replies import accept, text
@@ -37,14 +37,20 @@ def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fiel
 def finalize_session(terms: Terms, stamp: Stamp, session_id: str) -> Call:
     """Freeze a session as finished."""
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED))
-    return Call(load("finalize_session"), terms.keys.session(session_id), args,
-                lambda reply: accept(reply, session_id, "ending it"))  # fmt: skip
+
+    def read(reply: list[Any]) -> Any:
+        if text(reply[0]) == "BAD_STATE" and text(reply[1]) == SessionState.RUNNING:
+            raise RunsOpen(session_id)
+        return accept(reply, session_id, "ending it")
+
+    return Call(load("finalize_session"), terms.keys.session(session_id), args, read)
 
 
 def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> Call:
     """Freeze a session as given up."""
     why = text_bytes("the reason", reason, terms.max_value_bytes)
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), why)
+    ending = msgspec.json.encode({"finished_at": iso(stamp.now_ms), "error": "the session was aborted"})
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), why, ending)
     return Call(load("abort_session"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "aborting it"))  # fmt: skip
 

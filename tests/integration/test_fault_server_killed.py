@@ -80,3 +80,15 @@ def test_it_is_the_append_only_file_that_keeps_them(project, tmp_path, append_on
         else:
             with pytest.raises(SessionNotFound):
                 maestro.messages.since(None, session.id)
+
+
+def test_what_was_acknowledged_last_survives_too(tmp_path):
+    """A server killed the moment it has answered has written what it answered for, whatever its disk is busy with."""
+    with temporary_project() as project, Maestro(project) as maestro:
+        session = maestro.sessions.start("last")
+        added = []
+        for _ in range(15):
+            # The first write after a start is when a server that syncs by itself begins to.
+            added += [maestro.messages.add("user", str(number), session.id) for number in range(5)]
+            os.kill(embedded.status(project).pid, signal.SIGKILL)
+        assert maestro.messages.since(None, session.id) == added

@@ -1,0 +1,149 @@
+"""Following one run in the terminal that asked for it: output as it comes, a quiet line of status, Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from cli import output
+from maestro_state.ops.events import output_bytes
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from maestro_state.contents import Run
+    from maestro_state.models import Event
+
+#: Seconds a run may wait before it is said that there is no worker.
+_PATIENCE_S = 5.0
+
+
+def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
+    """Show a run until it ends and return it; None when the person has left it running. `quiet` prints no output."""
+    cursor: str | None = None
+    screen = _Screen(app, run)
+    while True:
+        try:
+            with screen:
+                for event in app.maestro.runs.follow(run, cursor=cursor):
+                    cursor = event.id
+                    screen.take(event, quiet=quiet)
+            return app.maestro.runs.read(run.id)
+        except KeyboardInterrupt:
+            if not _wants_cancel(run):
+                output.warning(f"run {run.id} goes on (maestro show {run.id}, maestro cancel {run.id})")
+                return None
+            _cancel(app, run)
+
+
+def _wants_cancel(run: Run) -> bool:
+    """Ask what Ctrl-C meant; a second one, or nobody to ask, leaves the run alone."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    import click
+
+    sys.stderr.write(f"\nrun {run.id} is still going: [c]ancel it, or [d]etach and leave it running? ")
+    sys.stderr.flush()
+    try:
+        while True:
+            key = click.getchar().lower()
+            if key in ("c", "d"):
+                sys.stderr.write(key + "\n")
+                return key == "c"
+    except (KeyboardInterrupt, EOFError):
+        sys.stderr.write("\n")
+        return False
+
+
+def _cancel(app: App, run: Run) -> None:
+    from maestro_state.errors import RunIsOver
+
+    try:
+        app.maestro.runs.cancel(run.id)
+    except RunIsOver:
+        return  # it was faster
+
+
+class _Screen:
+    """What is on the terminal: output, and below it, while nothing comes, how long it has been going."""
+
+    def __init__(self, app: App, run: Run) -> None:
+        self._app = app
+        self._run = run
+        self._since = time.monotonic()
+        self._claimed = False
+        self._warned = False
+        self._at_line_start = True
+        self._drawn = False
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._has_line = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        self._over.clear()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._ticker.join()
+        with self._lock:
+            self._erase()
+            if kind is None and output.is_terminal() and not self._at_line_start:
+                output.line()
+
+    def take(self, event: Event, *, quiet: bool) -> None:
+        """Show what an event brings."""
+        with self._lock:
+            if event.type == "run.claimed":
+                self._claimed = True
+            elif event.type == "run.requeued" and not quiet:
+                self._erase()
+                output.warning("its worker was lost; it starts over")
+            elif event.type == "run.output" and not quiet:
+                self._erase()
+                data = output_bytes(event)
+                output.raw(data)
+                self._at_line_start = data.endswith(b"\n")
+
+    def _tick(self) -> None:
+        while not self._over.wait(1.0):
+            waited_s = time.monotonic() - self._since
+            if not self._claimed and not self._warned and waited_s >= _PATIENCE_S:
+                self._warn_if_alone()
+            if self._has_line:
+                with self._lock:
+                    self._draw(int(waited_s))
+
+    def _warn_if_alone(self) -> None:
+        from maestro_state.errors import MaestroError
+
+        self._warned = True
+        try:
+            if self._app.maestro.runs.workers():
+                return
+        except MaestroError:
+            return  # whoever follows will say it
+        with self._lock:
+            self._erase()
+            output.warning("no worker is listening: the run waits until one does (maestro worker)")
+
+    def _draw(self, seconds: int) -> None:
+        if not self._at_line_start or self._over.is_set():
+            return
+        what = "running" if self._claimed else "waiting for a worker"
+        tool = output.clip(output.safe(self._run.tool), 30)
+        sys.stderr.write(f"\r\x1b[2K{output.dimmed(f'{self._run.id} {tool} · {what} · {seconds} s')}")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def _erase(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+            self._drawn = False

@@ -1,0 +1,154 @@
+"""`maestro run`: ask a tool, and see what it says as it says it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+if TYPE_CHECKING:
+    from maestro_state.contents import Run
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompt from standard input.")
+@click.option("--file", "from_file", metavar="FILE", help="Read the prompt from a file.")
+@click.option("--tool", metavar="TOOL", help="Use this tool instead of the session's.")
+@click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
+@click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
+@click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
+@click.option("--confirm", is_flag=True, help="Show what would be sent where, and ask.")
+@click.option("--cookie", metavar="ID", help="Leave a breadcrumb in this work session.")
+@click.option("--env", "env", multiple=True, metavar="NAME", help="Let the tool see this variable of the worker's.")
+@click.option("--retries", type=click.IntRange(0, 10), default=0, help="Times to try again if its worker is lost.")
+@json_option
+@pass_app
+def run(
+    app: App,
+    /,
+    prompt: str | None,
+    from_stdin: bool,
+    from_file: str | None,
+    dry: bool,
+    confirm: bool,
+    detach: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Run the session's tool on a prompt and the session's context.
+
+    The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or leave
+    it running. Every terminal on the session sees it.
+
+    \b
+    Example:
+      maestro run "why does the login fail?"
+      git diff | maestro run --stdin --tool claude
+    """
+    from cli import output
+    from cli.following import follow
+
+    content, source = _prompt(prompt, from_stdin, from_file)
+    room = app.maestro.runs
+    asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options}
+    if confirm and not dry:
+        asked["confirmed_at"] = _confirmed(app, content, options["tool"], as_json=as_json)
+    started = room.start(content, dry=dry, **asked)
+    if dry:
+        preview = room.preview_of(started)
+        if as_json:
+            shown = {"argv": preview.argv, "stdin": preview.stdin.decode(errors="replace")}
+            output.document({**output.plain(started), "exit_code": None, "preview": shown})
+        else:
+            _show_preview(preview.argv, preview.stdin)
+        return 0
+    _call_worker(app)
+    if detach:
+        if as_json:
+            output.document(started)
+        else:
+            output.line(f"{started.id} {started.status}")
+            output.note(f"follow it with maestro watch, see it with maestro show {started.id}")
+        return 0
+    ended = follow(app, started, quiet=as_json)
+    if ended is None:
+        return 130
+    if as_json:
+        _print_document(app, ended)
+    return _verdict(ended)
+
+
+def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tuple[bytes, str]:
+    """Return the prompt and where it came from; exactly one of the three ways must be used."""
+    from maestro_state.errors import PathNotFound, UsageError
+
+    if sum((prompt is not None, from_stdin, from_file is not None)) != 1:
+        raise UsageError("give the prompt as PROMPT, with --stdin or with --file", hint='maestro run "fix the tests"')
+    if from_file is not None:
+        try:
+            with open(from_file, "rb") as file:
+                return file.read(), "file"
+        except OSError as error:
+            raise PathNotFound(f"{from_file}: {error.strerror}") from error
+    if from_stdin:
+        if sys.stdin.isatty():
+            raise UsageError("--stdin reads from a pipe, and there is none", hint="git diff | maestro run --stdin")
+        return sys.stdin.buffer.read(), "stdin"
+    return (prompt or "").encode(errors="surrogateescape"), "cli"
+
+
+def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> str:
+    """Show what would be sent and ask; return when it was agreed to."""
+    from maestro_state.clock import iso, now_ms
+    from maestro_state.errors import UsageError
+
+    preview = app.maestro.runs.preview(content, tool=tool)
+    if as_json or not sys.stdin.isatty():
+        raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
+    _show_preview(preview.argv, preview.stdin)
+    click.confirm("Send this?", abort=True)
+    return iso(now_ms())
+
+
+def _show_preview(argv: list[str], stdin: bytes) -> None:
+    import shlex
+
+    from cli import output
+
+    output.line(output.colour("would execute", dim=True) + f"  {output.safe(shlex.join(argv))}")
+    output.line(output.colour("with this on its standard input", dim=True) + f" ({len(stdin)} bytes)")
+    output.line()
+    output.raw(stdin)
+    output.line()
+
+
+def _call_worker(app: App) -> None:
+    """See to it that somebody carries the run out, or say that nobody does."""
+    from cli import output
+
+    if app.maestro.settings.redis_url is None:
+        from maestro_state.embedded import ensure_supervisor
+
+        ensure_supervisor(app.maestro.project.root)
+    elif app.maestro.runs.workers() == 0:
+        output.warning("no worker is listening: the run waits until one does (maestro worker)")
+
+
+def _print_document(app: App, ended: Run) -> None:
+    from cli import output
+
+    text = app.maestro.runs.output(ended.id).decode(errors="replace")
+    output.document({**output.plain(ended), "exit_code": ended.exit_code, "output": text})
+
+
+def _verdict(ended: Run) -> int:
+    """Return 0 for a run that did what it was asked for; raise the reason for any other."""
+    from maestro_state.errors import RunFailed
+
+    if ended.status != "success":
+        raise RunFailed(ended.id, ended.status, ended.error)
+    return 0

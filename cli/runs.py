@@ -1,0 +1,145 @@
+"""`maestro runs`, `maestro show`, `maestro cancel`: what was run, what came of it, stop it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+if TYPE_CHECKING:
+    from maestro_state.contents import Run
+
+
+@click.command()
+@json_option
+@pass_app
+def runs(app: App, as_json: bool) -> None:
+    """List the runs of a session.
+
+    \b
+    Example:
+      maestro runs --json
+    """
+    from cli import output
+
+    found = app.maestro.runs.list()
+    if as_json:
+        output.document({"runs": found})
+        return
+    if not found:
+        output.note('no runs yet: maestro run "what shall it do?"')
+        return
+    output.table(
+        ("run", "tool", "status", "took", "output", "remark"),
+        [
+            (run.id, run.tool, output.state_word(run.status), _took(run), _size(run), run.error or _usage(run))
+            for run in found
+        ],
+        flexible=5,
+    )
+
+
+def _took(run: Run) -> str:
+    from cli import output
+    from maestro_state.clock import from_iso, now_ms
+
+    if run.started_at is None:
+        return ""
+    ended_ms = from_iso(run.finished_at) if run.finished_at else now_ms()
+    return output.duration(max(0, ended_ms - from_iso(run.started_at)) // 1000)
+
+
+def _size(run: Run) -> str:
+    size = run.output_ref.size if run.output_ref else None
+    return "" if size is None else f"{size} B" if size < 10_000 else f"{size / 1024:.0f} KiB"
+
+
+def _usage(run: Run) -> str:
+    if run.usage is None:
+        return ""
+    parts = [
+        run.usage.model or "",
+        f"{run.usage.tokens_input} in" if run.usage.tokens_input is not None else "",
+        f"{run.usage.tokens_output} out" if run.usage.tokens_output is not None else "",
+        f"${run.usage.cost:.4f}" if run.usage.cost is not None else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", default="last")
+@click.option("--prompt", "part", flag_value="prompt", help="What was asked.")
+@click.option("--context", "part", flag_value="context", help="What was sent of the context.")
+@click.option("--meta", "part", flag_value="meta", help="How it went.")
+@click.option("--raw", is_flag=True, help="Exactly its bytes, also on a terminal.")
+@json_option
+@pass_app
+def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> None:
+    """Show what a run printed; RUN is its number or last, the newest successful one with output.
+
+    \b
+    Example:
+      maestro show 2 --prompt
+      maestro show > answer.txt
+    """
+    from cli import output
+
+    room = app.maestro.runs
+    run = room.read(run_id)
+    if part == "meta":
+        output.document({"run": run} if as_json else run)
+    elif part == "context":
+        sent = room.sent(run.id)
+        if as_json:
+            output.document({"run": run, "context": sent})
+        else:
+            output.table(("item", "kind", "path", "digest"),
+                         [(one.id, one.kind, one.path_rel or "", one.digest[:12]) for one in sent])  # fmt: skip
+    elif part == "prompt":
+        prompt = room.prompt(run)
+        if as_json:
+            output.document({"run": run, "prompt": prompt.decode(errors="replace")})
+        else:
+            output.raw(prompt, exact=raw)
+            output.end_line(prompt)
+    elif as_json:
+        output.document({"run": run, "output": room.output(run.id).decode(errors="replace")})
+    else:
+        _show_output(app, run, raw=raw)
+
+
+def _show_output(app: App, run: Run, *, raw: bool) -> None:
+    from cli import output
+
+    last = b"\n"
+    for chunk in app.maestro.runs.chunks(run.id):
+        output.raw(chunk, exact=raw)
+        last = chunk
+    output.end_line(last)
+    if run.status != "success":
+        output.note(f"run {run.id}: {run.status}" + (f", {output.safe(run.error)}" if run.error else ""))
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--wait", is_flag=True, help="Return when it has ended.")
+@json_option
+@pass_app
+def cancel(app: App, run_id: str | None, wait: bool, as_json: bool) -> None:
+    """Cancel a run, whichever terminal started it (default: the newest open one).
+
+    \b
+    Example:
+      maestro cancel 3
+    """
+    from cli import output
+
+    run = app.maestro.runs.cancel(run_id)
+    if wait:
+        run = app.maestro.runs.wait(run)
+    if as_json:
+        output.document(run)
+    else:
+        output.line(f"{run.id} {'is being canceled' if run.status == 'running' else run.status}")

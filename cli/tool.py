@@ -1,0 +1,91 @@
+"""`maestro use`, `maestro tool …`: the AI tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+if TYPE_CHECKING:
+    from maestro_state.tools_file import ToolRow
+
+
+@click.command()
+@click.argument("tool")
+@json_option
+@pass_app
+def use(app: App, tool: str, as_json: bool) -> None:
+    """Choose the tool that runs of this session use.
+
+    TOOL is a name that maestro tool list shows, or a whole command line in quotes; it is split like a shell would and
+    never run by one, and gets context and prompt on its standard input.
+
+    \b
+    Example:
+      maestro use claude
+      maestro use "sort -u"
+    """
+    from cli import output
+
+    chosen = app.maestro.tools.use(tool)
+    if as_json:
+        output.document({"tool_active": chosen})
+    else:
+        output.line(f"using {output.colour(output.safe(chosen), bold=True)}")
+
+
+@click.group()
+def tool() -> None:
+    """List and check the AI tools.
+
+    \b
+    Example:
+      maestro tool check
+    """
+
+
+@tool.command("list")
+@json_option
+@pass_app
+def list_tools(app: App, as_json: bool) -> None:
+    """List the tools Maestro knows and what the last check found.
+
+    \b
+    Example:
+      maestro tool list --json
+    """
+    _show(app.maestro.tools.list(), as_json=as_json)
+
+
+@tool.command()
+@click.argument("name", required=False)
+@json_option
+@pass_app
+def check(app: App, name: str | None, as_json: bool) -> int:
+    """Look which tools are there and which version they have; leaves with 1 when one is missing.
+
+    \b
+    Example:
+      maestro tool check claude
+    """
+    rows = app.maestro.tools.check(name)
+    _show(rows, as_json=as_json)
+    return int(any(row.status == "missing" for row in rows))
+
+
+def _show(rows: list[ToolRow], *, as_json: bool) -> None:
+    from cli import output
+
+    if as_json:
+        output.document({"tools": rows})
+        return
+    body = [(row.name, _status(row.status), row.notes or "", row.path or "") for row in rows]
+    output.table(("tool", "status", "what it says", "program"), body, flexible=3)
+
+
+def _status(word: str | None) -> str:
+    from cli import output
+
+    return output.colour(word or "not checked", {"ok": "green", "warn": "yellow", "missing": "red"}.get(word or ""))

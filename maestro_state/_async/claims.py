@@ -1,0 +1,113 @@
+"""Carrying runs out: what a worker does with them, and what anybody does with those whose worker is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state._async.queue import AsyncQueue
+from maestro_state._async.server import AsyncServer
+from maestro_state.clock import new_command_id
+from maestro_state.contents import Run
+from maestro_state.errors import LostClaim, NotFound, Refused, WorkFailed
+from maestro_state.ops import claims as ops
+from maestro_state.ops import contents as contents_ops
+from maestro_state.ops import index as index_ops
+from maestro_state.ops import runs as runs_ops
+from maestro_state.ops.claims import Claim, Ended
+from maestro_state.scripts import Call
+from maestro_state.states import SessionState
+
+#: What `recover` ended or put back.
+Recovered = list[tuple[str, str]]
+
+
+class AsyncClaims:
+    """The owner's side of a run. Every write carries the fence of its claim; LostClaim when that is not the last."""
+
+    def __init__(self, server: AsyncServer, queue: AsyncQueue) -> None:
+        """Take the queue for runs that are to be tried again."""
+        self._server = server
+        self._queue = queue
+
+    async def claim(self, session_id: str, run_id: str, owner: str) -> Claim:
+        """Take a pending run; `owner` is unique to this attempt, which may repeat the call."""
+        call = ops.claim_run(self._server.terms, session_id, run_id, owner, self._server.now_ms())
+        claim: Claim = await self._change(session_id, call)
+        return claim
+
+    async def contents(self, claim: Claim) -> list[bytes]:
+        """Read the prompt, then each item that is sent, in order."""
+        digests = [claim.run.prompt_digest or "", *(item.digest for item in claim.sent)]
+        found = await self._server.fetch(ops.read_blobs(self._server.terms, claim.session_id, digests))
+        missing = [digest for digest, content in zip(digests, found, strict=True) if content is None]
+        if missing:
+            raise WorkFailed(f"session {claim.session_id} has no content with digest {missing[0]}")
+        return list(found)
+
+    async def earlier(self, claim: Claim) -> list[Run]:
+        """Read the session's runs, for what their tools had counted before."""
+        found: list[Run] = await self._server.fetch(
+            contents_ops.read_runs(self._server.terms, claim.session_id)
+        )
+        return [run for run in found if run.id != claim.run.id]
+
+    async def add_output(self, claim: Claim, offset: int, data: bytes) -> bool:
+        """Append output; tell whether the run is to be canceled."""
+        call = ops.add_output(self._server.terms, claim, offset, data, self._server.now_ms())
+        is_canceled: bool = await self._change(claim.session_id, call)
+        return is_canceled
+
+    async def renew(self, claim: Claim) -> bool:
+        """Keep the claim; tell whether the run is to be canceled."""
+        call = ops.renew_claim(self._server.terms, claim, self._server.now_ms())
+        is_canceled: bool = await self._change(claim.session_id, call)
+        return is_canceled
+
+    async def finish(self, claim: Claim, ended: Ended, command_id: str | None = None) -> None:
+        """End the run; repeated with the same command id it is ended once."""
+        stamp = self._server.stamp(command_id or new_command_id())
+        await self._change(claim.session_id, ops.finish_run(self._server.terms, stamp, claim, ended))
+
+    async def _change(self, session_id: str, call: Call) -> Any:
+        """Run a write of an owner's; a session that was frozen or deleted has taken the claim away too."""
+        try:
+            return await self._server.change(session_id, call)
+        except (NotFound, LostClaim):
+            raise
+        except Refused as error:
+            raise LostClaim(str(error)) from error
+
+    async def recover(self) -> Recovered:
+        """Look after every open run of this namespace: end those whose owner is gone, wake workers for those that wait
+        without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
+        """
+        recovered: Recovered = []
+        entries = await self._server.fetch(index_ops.all_sessions(self._server.terms))
+        for entry in entries:
+            if entry.state == SessionState.RUNNING:
+                recovered += await self.recover_session(entry.id)
+        return recovered
+
+    async def recover_session(self, session_id: str) -> Recovered:
+        """Look after the open runs of one session."""
+        recovered: Recovered = []
+        try:
+            for run_id in await self._server.fetch(runs_ops.read_open(self._server.terms, session_id)):
+                if await self.recover_run(session_id, run_id) in ("error", "canceled", "requeued"):
+                    recovered.append((session_id, run_id))
+        except (NotFound, Refused):
+            return recovered  # frozen or gone meanwhile: its runs ended with it
+        return recovered
+
+    async def recover_run(self, session_id: str, run_id: str) -> str:
+        """Look after one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
+        terms = self._server.terms
+        call = ops.recover_run(terms, session_id, run_id, self._server.now_ms())
+        verdict, summary = await self._server.run(call)
+        if summary:
+            await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
+        if verdict == "pending":
+            fence = await self._server.fetch(ops.read_fence(terms, session_id, run_id))
+            await self._queue.enqueue(session_id, run_id, fence)
+            return "requeued" if summary else "pending"
+        return str(verdict)

@@ -1,0 +1,45 @@
+"""The queue workers wait on: on the state server, or on one of its own where that is set."""
+
+from __future__ import annotations
+
+from maestro_state import queueing
+from maestro_state._async.server import AsyncServer
+from maestro_state.connection import connect_async
+from maestro_state.errors import ConfigError
+
+
+class AsyncQueue:
+    """Wakes workers, and tells how many there are."""
+
+    def __init__(self, server: AsyncServer, queue_url: str | None, *, is_cluster: bool) -> None:
+        """Take the state server, which is the queue's too unless another address is set."""
+        self._server = server
+        self._own = AsyncServer(connect_async(queue_url), server.terms, server.now_ms) if queue_url else None
+        self._is_cluster = is_cluster
+
+    async def enqueue(self, session_id: str, run_id: str, fence: int) -> bool:
+        """Wake a worker for a run; False when its job waits there already."""
+        call = queueing.enqueue_run(self._server.terms, session_id, run_id, fence, self._server.now_ms())
+        added: bool = await self._queue.run(call)
+        return added
+
+    async def workers(self) -> int:
+        """Count the workers that listen now."""
+        names = await self._queue.fetch(queueing.worker_names(self._server.terms))
+        return sum(await self._queue.connection.calls([("EXISTS", name) for name in names]))
+
+    @property
+    def _queue(self) -> AsyncServer:
+        if self._own is not None:
+            return self._own
+        if self._is_cluster:
+            raise ConfigError(
+                "runs need a queue, and RQ does not work on Redis Cluster",
+                hint="set MAESTRO_QUEUE_URL to a plain or Sentinel server",
+            )
+        return self._server
+
+    async def close(self) -> None:
+        """Close the connection to the queue's own server."""
+        if self._own is not None:
+            await self._own.close()

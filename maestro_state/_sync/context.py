@@ -1,0 +1,179 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""The context of a session: add, list, show, remove, clear, promote outputs, refresh."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from maestro_state._sync.server import Server
+from maestro_state._sync.sessions import Sessions
+from maestro_state.clock import from_iso, iso
+from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
+from maestro_state.errors import ItemNotFound, WorkFailed
+from maestro_state.ops import context as ops
+from maestro_state.ops.contents import read_blob, read_items, read_runs
+from maestro_state.project import Project
+
+#: What `list` returns; inside the class, `list` is the verb.
+Listed = list[ListedItem]
+Items = list[ContextItem]
+NewItems = list[ops.NewItem]
+
+#: Told after each batch: how many are added, how many there are in all.
+Progress = Callable[[int, int], None]
+
+
+class Context:
+    """What runs of a session are sent along."""
+
+    def __init__(self, server: Server, sessions: Sessions, project: Project) -> None:
+        """Take the project for its files."""
+        self._server = server
+        self._sessions = sessions
+        self._project = project
+
+    def add(
+        self,
+        *arguments: str | bytes,
+        ref: str | None = None,
+        kind: str | None = None,
+        labels: Iterable[str] = (),
+        note: str | None = None,
+        follow: bool = False,
+        folder: str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+    ) -> Added:
+        """Add files, folders, globs and texts, with a snapshot of each.
+
+        A text names a file if there is one of that name (seen from `folder`, by default the current one), else is added
+        itself, unless it looks like a path; `kind` file or text decides it for all, and bytes are always a text.
+        Items are added in batches, each whole or not at all; `progress` is told after each.
+        """
+        from maestro_state.files.ahead import ahead
+        from maestro_state.files.choosing import choose
+        from maestro_state.files.making import Making
+        from maestro_state.files.reading import Tree
+
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
+        checked = ops.check_labels(labels)
+        with Tree(self._project.root) as tree:
+            where = os.fspath(folder or os.getcwd())
+            choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
+            making = Making(tree, terms, self._server.now_ms(), checked, note)
+            texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
+            total, added = len(choice.entries), Items()
+            batches = making.batches(choice.entries, texts)
+            # A single file is not worth a thread.
+            for batch in ahead(batches) if total > ops.AHEAD_ITEMS else batches:
+                added += self._add(session_id, batch)
+                if progress:
+                    progress(len(added), total)
+            if not added:
+                self._sessions.read(session_id)
+        return Added(added, [*choice.skipped, *making.skipped])
+
+    def list(self, ref: str | None = None, *, everything: bool = False) -> Listed:
+        """List the active items, or `everything` that ever was one, each file with how it compares now."""
+        from maestro_state.files.drift import with_drift
+
+        items = self._items(self._sessions.resolve(ref))
+        return with_drift(self._project.root, (item for item in items if everything or item.state == "active"))
+
+    def show(self, item_id: str, ref: str | None = None) -> tuple[ContextItem, bytes]:
+        """Return an item, removed ones too, with its content."""
+        session_id = self._sessions.resolve(ref)
+        item = _find(session_id, self._items(session_id), ops.item_id_of(item_id))
+        content: bytes = self._server.fetch(read_blob(self._server.terms, session_id, item.snapshot.digest))
+        return item, content
+
+    def remove(self, *item_ids: str, ref: str | None = None) -> Items:
+        """Take items out of the active list, all or none of them; they stay in the history."""
+        session_id, wanted = self._sessions.resolve(ref), [ops.item_id_of(one) for one in item_ids]
+        call = ops.remove_context(self._server.terms, self._server.stamp(), session_id, list(dict.fromkeys(wanted)))
+        self._server.change(session_id, call)
+        return [item for item in self._items(session_id) if item.id in wanted]
+
+    def clear(self, ref: str | None = None) -> int:
+        """Take every item out of the active list; return how many there were."""
+        session_id, removed = self._sessions.resolve(ref), 0
+        active = [item.id for item in self._items(session_id) if item.state == "active"]
+        for at in range(0, len(active), ops.BATCH_ITEMS) or (0,):
+            ids, stamp = active[at : at + ops.BATCH_ITEMS], self._server.stamp()
+            call = ops.remove_context(self._server.terms, stamp, session_id, ids, is_clearing=True)
+            removed += int(self._server.change(session_id, call))
+        return removed
+
+    def use_output(
+        self, run: str = "last", ref: str | None = None, *, lines: str | None = None, note: str | None = None
+    ) -> Added:
+        """Promote a run's output, or the lines `A-B` of it, to an item, and mark the run as relevant."""
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
+        found = ops.pick_run(session_id, self._server.fetch(read_runs(terms, session_id)), run)
+        content, stamp = self._output(session_id, found), self._server.stamp()
+        item = ops.new_output(terms, stamp.now_ms, found.id, content, lines, is_last=run == "last", notes=note)
+        mark = RelevantOutput(run_id=found.id, added_at=iso(stamp.now_ms), note=item.notes)
+        return Added(self._add(session_id, [item], mark))
+
+    def refresh(self, *item_ids: str, ref: str | None = None) -> Added:
+        """Take a new snapshot of files that changed, as new items in the place of the old ones, which stay in history.
+
+        Without ids: of all active files; those that are gone are skipped, and said.
+        """
+        from maestro_state.files.making import Making
+        from maestro_state.files.reading import Tree
+
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
+        items = self._items(session_id)
+        chosen = [_find(session_id, items, ops.item_id_of(one)) for one in dict.fromkeys(item_ids)]
+        for item in chosen:
+            ops.check_refreshable(item)
+        files = chosen or [item for item in items if item.state == "active" and item.kind == "file"]
+        added = Items()
+        with Tree(self._project.root) as tree:
+            making = Making(tree, terms, self._server.now_ms(), (), None)
+            for batch in making.refreshed(files, is_named=bool(chosen)):
+                added += self._add(session_id, batch)
+        return Added(added, making.skipped)
+
+    def _items(self, session_id: str) -> Items:
+        found: Items = self._server.fetch(read_items(self._server.terms, session_id))
+        if not found:
+            self._sessions.read(session_id)  # tells an empty session from one that is not there
+        return found
+
+    def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
+        """Add one batch: first the contents the session has not got, then the items, in one step."""
+        terms, contents = self._server.terms, {item.digest: item.content for item in items}
+        missing = self._server.run(ops.missing_blobs(terms, session_id, list(contents)))
+        with self._server.lane() as lane:
+            if missing:
+                wanted = {digest: contents[digest] for digest in missing}
+                stamp = self._server.stamp(lane.next_command_id())
+                self._server.change(session_id, ops.put_blobs(terms, stamp, session_id, wanted))
+            stamp = self._server.stamp(lane.next_command_id())
+            first = int(self._server.change(session_id, ops.add_context(terms, stamp, session_id, items, mark)))
+        return [item.as_item(first + at) for at, item in enumerate(items)]
+
+    def _output(self, session_id: str, run: Run) -> bytes:
+        """Read what a run printed, whole."""
+        wanted = run.output_ref.size if run.output_ref else None
+        after: str | None = str(from_iso(run.started_at)) if run.started_at else "-"
+        parts, size = [], 0
+        while after is not None and (wanted is None or size < wanted):
+            after, chunks = self._server.fetch(ops.output_page(self._server.terms, session_id, after))
+            after = f"({after}" if after else None
+            mine = [data for run_id, data in chunks if run_id == run.id]
+            parts += mine
+            size += sum(map(len, mine))
+        content = b"".join(parts)
+        if run.output_ref and run.output_ref.digest and ops.digest_of(content) != run.output_ref.digest:
+            raise WorkFailed(f"the output of run {run.id} is not what was recorded: {size} of {wanted} bytes are there")
+        return content
+
+
+def _find(session_id: str, items: Items, item_id: str) -> ContextItem:
+    for item in items:
+        if item.id == item_id:
+            return item
+    raise ItemNotFound(session_id, item_id)

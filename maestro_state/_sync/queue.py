@@ -1,0 +1,46 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""The queue workers wait on: on the state server, or on one of its own where that is set."""
+
+from __future__ import annotations
+
+from maestro_state import queueing
+from maestro_state._sync.server import Server
+from maestro_state.connection import connect
+from maestro_state.errors import ConfigError
+
+
+class Queue:
+    """Wakes workers, and tells how many there are."""
+
+    def __init__(self, server: Server, queue_url: str | None, *, is_cluster: bool) -> None:
+        """Take the state server, which is the queue's too unless another address is set."""
+        self._server = server
+        self._own = Server(connect(queue_url), server.terms, server.now_ms) if queue_url else None
+        self._is_cluster = is_cluster
+
+    def enqueue(self, session_id: str, run_id: str, fence: int) -> bool:
+        """Wake a worker for a run; False when its job waits there already."""
+        call = queueing.enqueue_run(self._server.terms, session_id, run_id, fence, self._server.now_ms())
+        added: bool = self._queue.run(call)
+        return added
+
+    def workers(self) -> int:
+        """Count the workers that listen now."""
+        names = self._queue.fetch(queueing.worker_names(self._server.terms))
+        return sum(self._queue.connection.calls([("EXISTS", name) for name in names]))
+
+    @property
+    def _queue(self) -> Server:
+        if self._own is not None:
+            return self._own
+        if self._is_cluster:
+            raise ConfigError(
+                "runs need a queue, and RQ does not work on Redis Cluster",
+                hint="set MAESTRO_QUEUE_URL to a plain or Sentinel server",
+            )
+        return self._server
+
+    def close(self) -> None:
+        """Close the connection to the queue's own server."""
+        if self._own is not None:
+            self._own.close()

@@ -1,0 +1,281 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Runs: start, follow to the end, cancel, list, look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from maestro_state._sync.claims import Claims
+from maestro_state._sync.queue import Queue
+from maestro_state._sync.server import Server
+from maestro_state._sync.sessions import Sessions
+from maestro_state.catalog import resolve
+from maestro_state.clock import from_iso
+from maestro_state.contents import OPEN, Run, SentItem
+from maestro_state.errors import ContextChanged, MaestroError, NoTool, Refused, RunIsOver, RunNotFound
+from maestro_state.models import Event, Session
+from maestro_state.ops import claims as claim_ops
+from maestro_state.ops import contents as contents_ops
+from maestro_state.ops import events as event_ops
+from maestro_state.ops import runs as ops
+from maestro_state.rendering import render
+from maestro_state.settings_cache import Settings
+
+#: What `list` returns; inside the class, `list` is the verb.
+RunList = list[Run]
+Events = list[Event]
+Sent = list[SentItem]
+
+#: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
+LOOK_MS = 1_000
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a run would execute, and what it would be given on its standard input."""
+
+    argv: list[str]
+    stdin: bytes
+
+
+class Runs:
+    """The runs of a session, from the side that asks for them."""
+
+    def __init__(self, server: Server, sessions: Sessions, queue: Queue, settings: Settings) -> None:
+        """Take the sessions for their references, and the queue that wakes workers."""
+        self._server = server
+        self._sessions = sessions
+        self._queue = queue
+        self._settings = settings
+        self._claims = Claims(server, queue)
+
+    def start(
+        self,
+        prompt: str | bytes,
+        ref: str | None = None,
+        *,
+        tool: str | None = None,
+        prompt_source: str = "cli",
+        prompt_file: str | None = None,
+        dry: bool = False,
+        confirmed_at: str | None = None,
+        timeout_s: int | None = None,
+        retries: int = 0,
+        cookie: str | None = None,
+        env: tuple[str, ...] = (),
+        command_id: str | None = None,
+    ) -> Run:
+        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded."""
+        session = self._sessions.read(ref)
+        request = ops.RunRequest(
+            tool=resolve(self._tool(session, tool)).name,
+            prompt_source=prompt_source,
+            prompt_file=prompt_file,
+            dry=dry,
+            confirmed_at=confirmed_at,
+            timeout_s=timeout_s or self._settings.run_timeout_seconds,
+            retries=retries,
+            cookie=cookie or self._settings.cookie,
+            env=env,
+        )
+        content = prompt.encode() if isinstance(prompt, str) else prompt
+        run_id = self._start(session.id, request, content, command_id)
+        if not dry:
+            self._wake(session.id, run_id)
+        return self.read(run_id, session.id)
+
+    def _tool(self, session: Session, tool: str | None) -> str:
+        chosen = tool or session.tool_active
+        if not chosen:
+            raise NoTool(session.id)
+        return chosen
+
+    def _start(self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None) -> str:
+        terms, stamp = self._server.terms, self._server.stamp(command_id)
+        while True:
+            seen = self._seen(session_id)
+            call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
+            try:
+                return str((self._server.change(session_id, call)).decode())
+            except ContextChanged:
+                continue  # somebody added or removed an item since we looked
+
+    def _seen(self, session_id: str) -> tuple[int, Sent]:
+        """Read the context, and the revision that what was read cannot be older than."""
+        revision = self._server.fetch(ops.revision(self._server.terms, session_id))
+        items = self._server.fetch(contents_ops.read_items(self._server.terms, session_id))
+        return revision, ops.sent_items(items)
+
+    def _wake(self, session_id: str, run_id: str) -> None:
+        try:
+            self._queue.enqueue(session_id, run_id, 0)
+        except MaestroError:
+            # Nobody would come for it: better no run than one that starts when nobody expects it any more.
+            self._server.change(
+                session_id, ops.cancel_run(self._server.terms, self._server.stamp(), session_id, run_id)
+            )
+            raise
+
+    def preview(self, prompt: str | bytes, ref: str | None = None, *, tool: str | None = None) -> Preview:
+        """Return what a run started now would execute and be sent."""
+        session = self._sessions.read(ref)
+        content = prompt.encode() if isinstance(prompt, str) else prompt
+        ops.check_prompt(self._server.terms, content)
+        _, sent = self._seen(session.id)
+        chosen = resolve(self._tool(session, tool))
+        return Preview(chosen.argv(), self._rendered(session.id, content, sent))
+
+    def preview_of(self, run: Run, ref: str | None = None) -> Preview:
+        """Return what a run was, or would have been, sent."""
+        session_id = self._sessions.resolve(ref)
+        prompt, sent = self.prompt(run, session_id), self.sent(run.id, session_id)
+        return Preview(resolve(run.tool).argv(), self._rendered(session_id, prompt, sent))
+
+    def _rendered(self, session_id: str, prompt: bytes, sent: Sent) -> bytes:
+        if not sent:
+            return render(prompt, [])
+        digests = [item.digest for item in sent]
+        found = self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
+        return render(prompt, [(item, content or b"") for item, content in zip(sent, found, strict=True)])
+
+    def list(self, ref: str | None = None) -> RunList:
+        """List every run, oldest first."""
+        session_id = self._sessions.resolve(ref)
+        found: RunList = self._server.fetch(contents_ops.read_runs(self._server.terms, session_id))
+        if not found:
+            self._sessions.read(session_id)  # tells a session without runs from one that is not there
+        return found
+
+    def read(self, run_id: str = "last", ref: str | None = None) -> Run:
+        """Return one run; `last` is the newest successful one with output, else the newest one."""
+        session_id = self._sessions.resolve(ref)
+        number = self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
+        found: Run = self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+        return found
+
+    def _last(self, session_id: str) -> str:
+        last = self._server.fetch(ops.read_last_output(self._server.terms, session_id))
+        if last is not None:
+            return str(last["run_id"])
+        found = [run for run in self.list(session_id) if run.status != "dry"]
+        if not found:
+            raise RunNotFound(session_id, "last")
+        return found[-1].id
+
+    def prompt(self, run: Run, ref: str | None = None) -> bytes:
+        """Return the prompt of a run, byte for byte."""
+        session_id = self._sessions.resolve(ref)
+        found: bytes = self._server.fetch(
+            contents_ops.read_blob(self._server.terms, session_id, run.prompt_digest or "")
+        )
+        return found
+
+    def sent(self, run_id: str, ref: str | None = None) -> Sent:
+        """Return what a run was sent of the context: ids and digests."""
+        session_id = self._sessions.resolve(ref)
+        found: Sent = self._server.fetch(contents_ops.read_sent(self._server.terms, session_id, run_id))
+        return found
+
+    def chunks(self, run_id: str, ref: str | None = None) -> Iterator[bytes]:
+        """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
+        session_id = self._sessions.resolve(ref)
+        terms = self._server.terms
+        bounds = self._server.fetch(ops.output_range(terms, session_id, run_id))
+        if bounds is None:
+            return
+        start, last = bounds
+        while True:
+            page, end = self._server.fetch(ops.output_page(terms, session_id, run_id, start, last))
+            for chunk in page:
+                yield chunk
+            if end is None:
+                return
+            start = f"({end}"
+
+    def output(self, run_id: str, ref: str | None = None) -> bytes:
+        """Return what a run printed so far, byte for byte."""
+        return b"".join([chunk for chunk in self.chunks(run_id, ref)])
+
+    def follow(self, run: Run, ref: str | None = None, *, cursor: str | None = None) -> Iterator[Event]:
+        """Yield the events of a run until it has ended, from its start or after `cursor`.
+
+        Whoever follows also sees to it that a run whose worker is gone is ended, and one that waits has a job.
+        """
+        session_id = self._sessions.resolve(ref)
+        after = cursor or f"{from_iso(run.created_at) - 1}"
+        while True:
+            page = self._page(session_id, after)
+            for event in page:
+                after = event.id
+                if event.data.get("run") == run.id:
+                    yield event
+                    if event.type == "run.finished":
+                        return
+                elif event.type == "session.aborted":
+                    return
+            if not page:
+                if (self.read(run.id, session_id)).status not in OPEN:
+                    if not self._page(session_id, after, wait=False):
+                        return
+                    continue
+                self._look_after(session_id, run.id)
+
+    def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
+        terms, page = self._server.terms, ops.OUTPUT_PAGE
+        command = event_ops.read_after(terms, session_id, after, LOOK_MS if wait else None, page)
+        if wait:
+            reply = self._server.connection.block(*command, block_ms=LOOK_MS)
+        else:
+            reply = self._server.connection.call(*command)
+        return event_ops.merge(terms, session_id, reply, page)
+
+    def _look_after(self, session_id: str, run_id: str) -> None:
+        try:
+            self._claims.recover_run(session_id, run_id)
+        except Refused:
+            return  # the session was frozen meanwhile: the next look shows it
+
+    def wait(self, run: Run, ref: str | None = None) -> Run:
+        """Return a run when it has ended."""
+        session_id = self._sessions.resolve(ref)
+        for _ in self.follow(run, session_id):
+            pass
+        return self.read(run.id, session_id)
+
+    def cancel(self, run_id: str | None = None, ref: str | None = None) -> Run:
+        """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
+        session_id = self._sessions.resolve(ref)
+        if run_id is None or run_id == "last":
+            open_runs = self._server.fetch(ops.read_open(self._server.terms, session_id))
+            if not open_runs:
+                raise Refused(f"session {session_id} has no open run to cancel", hint="maestro runs")
+            number = max(open_runs, key=int)
+        else:
+            number = ops.check_run_id(run_id)
+        call = ops.cancel_run(self._server.terms, self._server.stamp(), session_id, number)
+        self._server.change(session_id, call)
+        return self.read(number, session_id)
+
+    def settle(self, ref: str | None = None, *, cancel: bool = False) -> RunList:
+        """Wait until no run of a session is open, canceling them if told; returns those that were."""
+        session_id = self._sessions.resolve(ref)
+        ended: RunList = []
+        while open_runs := self._server.fetch(ops.read_open(self._server.terms, session_id)):
+            if cancel:
+                for number in open_runs:
+                    self._cancel_quietly(session_id, number)
+            ended.append(self.wait(self.read(open_runs[0], session_id), session_id))
+        return ended
+
+    def _cancel_quietly(self, session_id: str, number: str) -> None:
+        try:
+            self.cancel(number, session_id)
+        except RunIsOver:
+            return  # it ended by itself meanwhile
+
+    def workers(self) -> int:
+        """Count the workers that listen for runs now."""
+        return self._queue.workers()
+
+

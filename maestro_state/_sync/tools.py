@@ -1,0 +1,81 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Tools: choose one for a session, list them, check which are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from maestro_state._sync.server import Server
+from maestro_state._sync.sessions import Sessions
+from maestro_state.catalog import names, resolve
+from maestro_state.clock import iso, new_suffix
+from maestro_state.errors import InvalidValue, ToolNotFound
+from maestro_state.ops import context as ops
+from maestro_state.project import Project
+from maestro_state.tools_file import MISSING, ToolRow, read_rows, trusted_paths, write_rows
+
+#: What `list` returns; inside the class, `list` is the verb.
+Rows = list[ToolRow]
+
+
+class Tools:
+    """The AI tools there are."""
+
+    def __init__(
+        self, server: Server, sessions: Sessions, project: Project, environment: Mapping[str, str]
+    ) -> None:
+        """Take the project for its tools.json."""
+        self._server = server
+        self._sessions = sessions
+        self._project = project
+        self._environment = environment
+
+    def use(self, tool: str, ref: str | None = None) -> str:
+        """Choose the tool that runs of a session use: a name of the catalogue, or a whole command line."""
+        chosen = resolve(tool, self._environment.get("PATH")).name
+        check_no_secret(chosen)
+        session_id = self._sessions.resolve(ref)
+        self._server.change(
+            session_id, ops.set_tool(self._server.terms, self._server.stamp(), session_id, chosen)
+        )
+        return chosen
+
+    def list(self) -> Rows:
+        """List the catalogue with what the last check found, and whatever else tools.json names."""
+        rows, _ = read_rows(self._project, self._environment)
+        found = {row.name: row for row in rows}
+        return [*(found.pop(name, ToolRow(name)) for name in names()), *found.values()]
+
+    def check(self, tool: str | None = None) -> Rows:
+        """Ask one tool, or every one of the catalogue, for its version; write down what was found.
+
+        Takes at most a few seconds, whatever the tools do. A program that an untrusted tools.json names is not started.
+        """
+        from maestro_state.tool_check import check_tools
+
+        when = iso(self._server.now_ms())
+        try:
+            tools = [resolve(name, self._environment.get("PATH")) for name in ([tool] if tool else names())]
+        except ToolNotFound as error:
+            return [ToolRow(error.tool, None, when, MISSING, "neither in the catalogue nor on PATH")]
+        check_no_secret(tools[0].name)
+        paths = trusted_paths(self._project, self._environment)
+        findings = check_tools(tools, self._environment, when, programs=paths)
+        rows = [finding.row for finding in findings]
+        write_rows(self._project, rows, self._environment)
+        stamp = "".join(char for char in when[:19] if char.isdigit())
+        with self._project.folder("logs", create=True) as folder:
+            log = f"{when}\n" + "".join(finding.log for finding in findings)
+            folder.replace(f"tool-check-{stamp}-{new_suffix()}.log", log.encode("utf-8", "replace"))
+        return rows
+
+
+def check_no_secret(command: str) -> None:
+    """Refuse a command line that carries a password or key: it would be stored, archived and shown."""
+    from maestro_state.logs import redact_text
+
+    if redact_text(command) != command:
+        raise InvalidValue(
+            "the command line holds what looks like a secret, and would be stored",
+            hint="put it into an environment variable and pass that with: maestro run --env NAME",
+        )

@@ -1,0 +1,16 @@
+"""The AI tools Maestro knows, as data, and how to read what they print.
+
+    tool = resolve("claude")                  # or a whole command line: resolve("sort -u")
+    tool.argv()                               # what to execute; the prompt goes to its stdin
+    tool.environment(os.environ, passed=())   # what it may see of the environment
+    parser = tool.parser()                    # parser.feed(stdout bytes) → texts, parser.end(exit code) → Outcome
+
+Starts no program itself. Importing this costs almost nothing: data and parsers are imported when asked for.
+"""
+
+from __future__ import annotations
+
+from maestro_state.catalog.outcome import Outcome, Parser, delta
+from maestro_state.catalog.tool import Tool, check_command, names, resolve
+
+__all__ = ["Outcome", "Parser", "Tool", "check_command", "delta", "names", "resolve"]

@@ -1,0 +1,126 @@
+"""One tool as a value: what is executed, what it may see, how its output is read; and from a name to its tool."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+
+import msgspec
+
+from maestro_state.catalog.outcome import Parser
+from maestro_state.errors import InvalidValue, ToolNotFound
+
+#: Longest command line that is taken as a tool, in characters.
+COMMAND_MAX = 4096
+
+#: What every tool may see: where programs and the user's files are, language, time zone, proxies and certificates.
+BASE_ENVIRONMENT = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
+    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
+)  # fmt: skip
+
+#: Stands in a tool's words for the interpreter that runs Maestro.
+PYTHON = "{python}"
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of the catalogue, or a command line of the user's."""
+
+    name: str  #: as it is selected and recorded
+    words: tuple[str, ...]  #: what is executed, unattended; the prompt goes to its stdin
+    last_words: tuple[str, ...] = ()  #: what must stay behind extra words
+    version: tuple[str, ...] = ()  #: asks for its version; empty: nothing to ask
+    sees: tuple[str, ...] = ()  #: further names, or patterns of names, of its environment
+    stream: str = "plain"  #: the module of `streams` that reads its stdout
+    ends_with: str = "exit code 0"  #: what makes a call a success
+    cumulative: frozenset[str] = frozenset()  #: counters of Usage that run over the tool's whole session
+    exit_codes: tuple[tuple[int, str], ...] = ()  #: what its own exit codes mean
+    about: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether its stdout is the output itself, byte for byte."""
+        return self.stream in ("plain", "llm")
+
+    def argv(self, extra: Sequence[str] = ()) -> list[str]:
+        """Return what to execute."""
+        return _with_python([*self.words, *extra, *self.last_words])
+
+    def version_argv(self) -> list[str]:
+        """Return what to execute to learn its version."""
+        return _with_python(self.version)
+
+    def program(self, path: str | None = None) -> str | None:
+        """Return where its program is found, None when it is not; `path` stands for the PATH to search."""
+        found = shutil.which(self.argv()[0], path=path)
+        return os.path.abspath(found) if found else None
+
+    def environment(self, environ: Mapping[str, str], passed: Iterable[str] = ()) -> dict[str, str]:
+        """Return what the tool sees: the allow-list, and the names the user passes on purpose."""
+        wanted = (*BASE_ENVIRONMENT, *self.sees)
+        chosen = set(passed)
+        seen = {
+            name: value
+            for name, value in environ.items()
+            if name in chosen or any(fnmatchcase(name, pattern) for pattern in wanted)
+        }
+        if "PATH" in seen:
+            # A relative entry would name programs of whatever project the tool works in.
+            seen["PATH"] = os.pathsep.join(entry for entry in seen["PATH"].split(os.pathsep) if os.path.isabs(entry))
+        return seen
+
+    def parser(self) -> Parser:
+        """Return a new reader of one call's stdout."""
+        module = import_module(f"maestro_state.catalog.streams.{self.stream}")
+        parser: Parser = module.Stream(self.name.split()[0], dict(self.exit_codes))
+        return parser
+
+
+def _with_python(words: Iterable[str]) -> list[str]:
+    return [sys.executable if word == PYTHON else word for word in words]
+
+
+@cache
+def _catalogue() -> dict[str, Tool]:
+    from maestro_state.catalog.tools import TOOLS
+
+    return {tool.name: tool for tool in TOOLS}
+
+
+def names() -> list[str]:
+    """List the tools of the catalogue."""
+    return list(_catalogue())
+
+
+def check_command(text: str) -> tuple[str, ...]:
+    """Split a command line like a shell would; nothing is expanded and no shell ever sees it."""
+    if "\0" in text or len(text) > COMMAND_MAX:
+        raise InvalidValue(f"a tool's command line has no NUL and at most {COMMAND_MAX} characters")
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InvalidValue(f"the command line cannot be split: {error}", hint="check its quotes") from error
+    if not words or not words[0]:
+        raise InvalidValue("the tool is empty", hint="maestro tool list")
+    return words
+
+
+def resolve(name_or_command: str, path: str | None = None) -> Tool:
+    """Return the tool a name of the catalogue or a command line means; raise ToolNotFound for anything else.
+
+    A command line's program must be there; a tool of the catalogue need not be: whether it is shows when it is called.
+    """
+    if tool := _catalogue().get(name_or_command.strip()):
+        return tool
+    words = check_command(name_or_command)
+    if shutil.which(words[0], path=path) is None:
+        raise ToolNotFound(words[0])
+    return Tool(name=name_or_command.strip(), words=words, about="a command line")

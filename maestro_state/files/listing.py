@@ -1,0 +1,90 @@
+"""Which files a folder holds: what git would list, or the same by our own reading of `.gitignore` where git is not."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+
+from maestro_state.errors import MaestroError, PathRefused, WorkFailed
+from maestro_state.files.patterns import Rule, is_ignored, parse_rules
+from maestro_state.files.reading import PRIVATE, Place, Tree
+
+#: How long git may take to list a folder, in seconds.
+_GIT_SECONDS = 60
+
+#: Largest `.gitignore` that is read, in bytes.
+_RULES_MAX = 1 << 20
+
+#: Deepest folder that is entered.
+_DEPTH_MAX = 100
+
+#: A repository's own configuration must not make git start programs.
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
+
+
+def list_folder(tree: Tree, folder: str) -> list[str]:
+    """Return the files below a folder of the project, relative to the project, in order; ignored ones left out."""
+    prefix = "" if folder == "." else folder + "/"
+    found = _by_git(os.path.join(tree.root, folder))
+    if found is None:
+        return sorted(_by_walking(tree, folder))
+    return sorted({prefix + name for name in found if not any(part in PRIVATE for part in name.split("/"))})
+
+
+def _by_git(folder: str) -> list[str] | None:
+    """Ask git; None when the folder is in no work tree, or there is no git."""
+    environment = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
+    path = os.pathsep.join(entry for entry in os.get_exec_path() if os.path.isabs(entry))
+    environment |= {"PATH": path, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    command = [*_GIT, "-C", folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        return None
+    except subprocess.TimeoutExpired as error:
+        raise WorkFailed(f"git did not list {folder} within {_GIT_SECONDS} s") from error
+    if done.returncode != 0:
+        return None
+    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+
+def _by_walking(tree: Tree, folder: str) -> Iterator[str]:
+    stack: list[tuple[int, list[Rule]]] = []
+    names: list[str] = [] if folder == "." else folder.split("/")
+    for depth in range(len(names) + 1):
+        stack.append((depth, _rules(tree, names[:depth])))
+    yield from _walk(tree, names, stack)
+
+
+def _walk(tree: Tree, names: list[str], stack: list[tuple[int, list[Rule]]]) -> Iterator[str]:
+    if len(names) > _DEPTH_MAX:
+        raise PathRefused(f"{'/'.join(names[:5])}/… is more than {_DEPTH_MAX} folders deep")
+    try:
+        with os.scandir(os.path.join(tree.root, *names)) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return  # gone meanwhile, or not ours to read: git passes over it too
+    for entry in inside:
+        path = [*names, entry.name]
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name in PRIVATE or is_ignored(stack, path, is_folder=is_folder):
+            continue
+        if is_folder:
+            yield from _walk(tree, path, [*stack, (len(path), _rules(tree, path))])
+        else:
+            yield "/".join(path)
+
+
+def _rules(tree: Tree, names: list[str]) -> list[Rule]:
+    path = "/".join([*names, ".gitignore"])
+    place = Place(path, path, is_outside=False)
+    try:
+        if not stat.S_ISREG(tree.status(place).st_mode):
+            return []
+        return parse_rules(tree.read(place, _RULES_MAX).data.decode("utf-8", "surrogateescape"))
+    except MaestroError:
+        return []

@@ -1,0 +1,89 @@
+"""From files and texts to batches of new items: reads and hashes each file once, when its batch is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from maestro_state.contents import ContextItem, Skipped
+from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused
+from maestro_state.files.choosing import File
+from maestro_state.files.drift import CHANGED, MISSING, drift_of
+from maestro_state.files.reading import Tree
+from maestro_state.ops import context as ops
+from maestro_state.ops.terms import Terms
+
+NewItems = list[ops.NewItem]
+
+_TROUBLE = (ContentTooLarge, PathNotFound, PathRefused)
+
+
+class Making:
+    """One command's items in the making."""
+
+    def __init__(self, tree: Tree, terms: Terms, now_ms: int, labels: tuple[str, ...], note: str | None) -> None:
+        """Take what all items have in common."""
+        self._tree, self._terms, self._now_ms, self._labels, self._note = tree, terms, now_ms, labels, note
+        self.skipped: list[Skipped] = []
+
+    def text(self, content: bytes) -> ops.NewItem:
+        """Make an item of a text; raises what is wrong with it before anything is added."""
+        return ops.new_text(self._terms, self._now_ms, content, self._labels, self._note)
+
+    def batches(self, entries: Sequence[File | bytes], texts: Iterable[ops.NewItem]) -> Iterator[NewItems]:
+        """Yield the items of `entries` in their order, as many at a time as one call takes."""
+        return _batched(self._items(entries, iter(texts)))
+
+    def refreshed(self, items: Iterable[ContextItem], *, is_named: bool) -> Iterator[NewItems]:
+        """Yield new items for the files that differ from their snapshot."""
+        return _batched(self._refreshed(items, is_named=is_named))
+
+    def _items(self, entries: Sequence[File | bytes], texts: Iterator[ops.NewItem]) -> Iterator[ops.NewItem]:
+        for entry in entries:
+            if isinstance(entry, bytes):
+                yield next(texts)
+                continue
+            place = entry.place
+            try:
+                content = self._tree.read(place, self._terms.max_value_bytes)
+            except _TROUBLE as error:
+                if entry.is_named:
+                    raise
+                self.skipped.append(Skipped(place.path_rel, str(error)))  # it changed since it was listed
+                continue
+            yield ops.new_file(
+                self._now_ms, place.path_rel, content.data, content.mtime_ms,
+                labels=self._labels, notes=self._note, follow=place.is_outside,
+            )  # fmt: skip
+
+    def _refreshed(self, items: Iterable[ContextItem], *, is_named: bool) -> Iterator[ops.NewItem]:
+        for item in items:
+            path, state = str(item.source.get("path_rel")), drift_of(self._tree, item)
+            if state == MISSING:
+                self.skipped.append(Skipped(path, "the file is gone"))
+            if state != CHANGED:
+                continue
+            try:
+                place = self._tree.place(self._tree.root, path, follow=item.source.get("follow") is True)
+                content = self._tree.read(place, self._terms.max_value_bytes)
+            except _TROUBLE as error:
+                if is_named:
+                    raise
+                self.skipped.append(Skipped(path, str(error)))
+                continue
+            yield ops.new_file(
+                self._now_ms, path, content.data, content.mtime_ms,
+                labels=tuple(item.labels), notes=item.notes, follow=place.is_outside, replaces=item.id,
+            )  # fmt: skip
+
+
+def _batched(items: Iterable[ops.NewItem]) -> Iterator[NewItems]:
+    batch: NewItems = []
+    size = 0
+    for item in items:
+        if batch and (size + len(item.content) > ops.BATCH_BYTES or len(batch) >= ops.BATCH_ITEMS):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += len(item.content)
+    if batch:
+        yield batch

@@ -1,0 +1,13 @@
+--[[
+put_blobs: keep contents by digest, each once; repeating it changes nothing.
+KEYS     session: session blobs
+ARGV     command_id now_ms grace_ms pairs...
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
+INCLUDES summary lane repeated admit settle
+]]
+local admitted, answer = admit(command_id)
+if answer then return answer end
+-- No event: content nobody refers to yet is nothing that happened. One call for all of them: each would be copied once
+-- more. The same digest is the same content.
+redis.call('HSET', blobs, unpack(pairs))
+return settle(admitted, {'OK', admitted.last_id}, {blobs})

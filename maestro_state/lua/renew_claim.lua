@@ -1,0 +1,18 @@
+--[[
+renew_claim: keep a claim for another lease; tells whether the run is to be canceled. An open run keeps its session.
+KEYS     session: session runs
+ARGV     now_ms grace_ms user run fence lease_ms
+RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
+INCLUDES summary hold refresh
+]]
+local admitted, answer = hold()
+if answer then return answer end
+local found = redis.call('HMGET', runs, run .. ':status', run .. ':fence', run .. ':cancel')
+if found[1] ~= 'running' or found[2] ~= fence then return {'LOST_CLAIM', found[1]} end
+redis.call('HSET', runs, run .. ':lease', string.format('%.0f', tonumber(now_ms) + tonumber(lease_ms)))
+-- A beat is not activity in itself; it only keeps the session from expiring under its run.
+local renewed = false
+if admitted.now >= admitted.touched_at + admitted.ttl_ms / 4 then
+  renewed = refresh(admitted, {})
+end
+return {'OK', found[3] and 1 or 0, renewed}

@@ -1,0 +1,28 @@
+--[[
+start_run: number a run and freeze what it is sent -> executando; a dry one is only recorded. CHANGED: the context is
+no longer the one the caller saw (every change of it adds a field to items).
+KEYS     session: session events items blobs runs
+ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries
+RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED
+INCLUDES summary lane repeated admit emit settle
+]]
+local admitted, answer = admit(command_id)
+if answer then return answer end
+if redis.call('HLEN', items) ~= tonumber(items_seen) then return {'CHANGED'} end
+local found = redis.call('HMGET', session, 'run_seq', 'open_runs')
+local seq = string.format('%.0f', tonumber(found[1] or '0') + 1)
+local run = string.format('%04d', seq)
+redis.call('HSETNX', blobs, digest, prompt)
+-- The number is known only here: it is put in front of the fields that the caller wrote.
+redis.call('HSET', runs, run, '{"id":"' .. run .. '",' .. run_rest, run .. ':sent', sent, run .. ':status', status)
+local changes = {'run_seq', seq}
+if target == '' then
+  emit(admitted, events, {'type', 'run.previewed', 'run', run, 'tool', tool})
+else
+  emit(admitted, events, {'type', 'run.started', 'run', run, 'tool', tool})
+  if tonumber(retries) > 0 then redis.call('HSET', runs, run .. ':retries', retries) end
+  changes[3], changes[4] = 'state', target
+  changes[5], changes[6] = 'open_runs', found[2] and (found[2] .. ' ' .. run) or run
+end
+admitted.touched_at = 0  -- a change of state is always indexed
+return settle(admitted, {'OK', run}, {}, changes)

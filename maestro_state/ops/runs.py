@@ -1,0 +1,225 @@
+"""Calls on runs, from the side that asks for them: start, cancel, list, look at. Who carries them out is `claims`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from maestro_state.clock import iso
+from maestro_state.contents import ContextItem, Flags, Run, SentItem
+from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
+from maestro_state.ops.contents import read_runs, run_of
+from maestro_state.ops.replies import accept, text
+from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.scripts import Call, Query, load
+from maestro_state.states import RESTING, SessionState
+
+#: Where a prompt may have come from.
+SOURCES = ("cli", "stdin", "file")
+
+#: Most times a run may be tried again.
+RETRIES_MAX = 10
+
+_RUN_ID = re.compile(r"[0-9]{1,9}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a run, besides its prompt and the context."""
+
+    tool: str
+    prompt_source: str = "cli"
+    prompt_file: str | None = None
+    dry: bool = False
+    confirmed_at: str | None = None
+    timeout_s: int
+    retries: int = 0
+    cookie: str | None = None
+    env: tuple[str, ...] = ()
+
+
+def check_run_id(run_id: str) -> str:
+    """Return a run's number as it is stored: `1` is `0001`."""
+    if not _RUN_ID.fullmatch(run_id):
+        raise InvalidValue(f"'{run_id[:40]}' is not the number of a run", hint="maestro runs")
+    return f"{int(run_id):04d}"
+
+
+def check_prompt(terms: Terms, prompt: bytes) -> None:
+    """Refuse a prompt that says nothing or is too large."""
+    if not prompt.strip():
+        raise InvalidValue("the prompt is empty", hint='maestro run "what shall it do?"')
+    if len(prompt) > terms.max_value_bytes:
+        raise InvalidValue(f"the prompt is {len(prompt)} bytes; at most {terms.max_value_bytes} are taken")
+
+
+def sent_items(items: Sequence[ContextItem]) -> list[SentItem]:
+    """Return what a run started now is sent of these items: the active ones, in order."""
+    return [
+        SentItem(
+            id=item.id,
+            kind=item.kind,
+            # relative to runs/0001/, as every path of the archive is to its own file
+            snapshot_blob=f"../../context/{item.snapshot.blob.removeprefix('../')}",
+            digest=item.snapshot.digest,
+            path_rel=item.source.get("path_rel"),
+        )
+        for item in items
+        if item.state == "active"
+    ]
+
+
+def start_run(
+    terms: Terms, stamp: Stamp, session_id: str, request: RunRequest, prompt: bytes, seen: tuple[int, list[SentItem]]
+) -> Call:
+    """Record a run; `seen` is the revision of the context and what it means to be sent. Returns the run's number.
+
+    ContextChanged when the context is not the one seen any more: read it again and repeat.
+    """
+    check_prompt(terms, prompt)
+    _check(request)
+    revision, sent = seen
+    digest = hashlib.sha256(prompt).hexdigest()
+    status = "dry" if request.dry else "pending"
+    run = Run(
+        id="",
+        tool=request.tool,
+        prompt_source=request.prompt_source,
+        prompt_file=request.prompt_file,
+        flags=Flags(
+            dry_run=request.dry, confirm=request.confirmed_at is not None, confirmed_at=request.confirmed_at
+        ),
+        status=status,
+        created_at=iso(stamp.now_ms),
+        context_refs=[item.id for item in sent],
+        context_version=[{"id": item.id, "digest": item.digest} for item in sent],
+        cookie=request.cookie,
+        prompt_digest=digest,
+        timeout_s=request.timeout_s,
+        retries=request.retries,
+        env=list(request.env),
+    )
+    rest = msgspec.json.encode(run).removeprefix(b'{"id":"",')
+    target = "" if request.dry else str(SessionState.RUNNING)
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool, rest,
+            msgspec.json.encode(sent), digest, prompt, request.retries)  # fmt: skip
+
+    def read(reply: list[Any]) -> Any:
+        if text(reply[0]) == "CHANGED":
+            raise ContextChanged
+        return accept(reply, session_id, "starting a run")
+
+    return Call(load("start_run"), terms.keys.session(session_id), args, read)
+
+
+def _check(request: RunRequest) -> None:
+    if request.prompt_source not in SOURCES:
+        raise InvalidValue(f"a prompt comes from {', '.join(SOURCES)}, not {request.prompt_source!r:.40}")
+    if request.timeout_s < 1:
+        raise InvalidValue("the timeout must be at least 1 second")
+    if not 0 <= request.retries <= RETRIES_MAX:
+        raise InvalidValue(f"a run may be tried again 0 to {RETRIES_MAX} times, not {request.retries}")
+    for name in request.env:
+        if not _VARIABLE.fullmatch(name):
+            raise InvalidValue(f"{name!r:.60} is not the name of a variable", hint="--env NAME, without a value")
+
+
+def revision(terms: Terms, session_id: str) -> Query:
+    """Read the revision of the context: every change of it adds a field, so their number says it all."""
+    return Query(("HLEN", terms.keys.of_session(session_id, "items")), int)
+
+
+def resting() -> tuple[str, ...]:
+    """Return the states scripts choose from when the last open run has ended, in the order they take them."""
+    return tuple(str(state) for state in RESTING)
+
+
+def ending(now_ms: int, error: str, **fields: Any) -> bytes:
+    """Write the end of a run that brought nothing more to say than why."""
+    return msgspec.json.encode({"finished_at": iso(now_ms), "error": error, **fields})
+
+
+def cancel_run(terms: Terms, stamp: Stamp, session_id: str, run_id: str) -> Call:
+    """Cancel a run; the reply is `canceled`, or `running` when its owner has been asked to end it."""
+    why = ending(stamp.now_ms, "canceled before it started")
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run_id, why)
+
+    def read(reply: list[Any]) -> Any:
+        word = text(reply[0])
+        if word == "NO_RUN":
+            raise RunNotFound(session_id, run_id)
+        if word == "NOT_OPEN":
+            raise RunIsOver(session_id, run_id, text(reply[1]))
+        return accept(reply, session_id, "canceling a run")
+
+    return Call(load("cancel_run"), terms.keys.session(session_id), args, read)
+
+
+def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
+    """Read one run."""
+    names = [run_id, f"{run_id}:status", f"{run_id}:started_at", f"{run_id}:end"]
+
+    def read(reply: list[bytes | None]) -> Run:
+        stored = {name: value for name, value in zip(names, reply, strict=True) if value is not None}
+        if run_id not in stored:
+            raise RunNotFound(session_id, run_id)
+        return run_of(stored, run_id)
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "runs"), *names), read)
+
+
+def read_open(terms: Terms, session_id: str) -> Query:
+    """Read the numbers of the runs that are not over."""
+
+    def read(reply: list[bytes | None]) -> list[str]:
+        state, found = reply
+        if state is None:
+            raise SessionNotFound(session_id)
+        return text(found).split() if found else []
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "session"), "state", "open_runs"), read)
+
+
+def read_last_output(terms: Terms, session_id: str) -> Query:
+    """Read `outputs/last_output.json`: the newest successful run with output."""
+
+    def read(reply: bytes | None) -> dict[str, Any] | None:
+        return msgspec.json.decode(reply) if reply else None
+
+    return Query(("HGET", terms.keys.of_session(session_id, "session"), "last_output"), read)
+
+
+def output_range(terms: Terms, session_id: str, run_id: str) -> Query:
+    """Read between which ids of the outputs stream a run's chunks lie; None when it printed nothing."""
+
+    def read(reply: list[bytes | None]) -> tuple[str, str] | None:
+        first, last = reply
+        return (text(first), text(last)) if first and last else None
+
+    key = terms.keys.of_session(session_id, "runs")
+    return Query(("HMGET", key, f"{run_id}:first", f"{run_id}:last"), read)
+
+
+#: Chunks of output read at a time: enough for one round trip each megabyte, little enough to hold.
+OUTPUT_PAGE = 64
+
+
+def output_page(terms: Terms, session_id: str, run_id: str, first: str, last: str) -> Query:
+    """Read a page of a run's chunks, and the id to go on after (None: that was all)."""
+
+    def read(reply: list[Any]) -> tuple[list[bytes], str | None]:
+        chunks = [fields[3] for _, fields in reply if text(fields[1]) == run_id]
+        return chunks, text(reply[-1][0]) if len(reply) == OUTPUT_PAGE else None
+
+    key = terms.keys.of_session(session_id, "outputs")
+    return Query(("XRANGE", key, first, last, "COUNT", OUTPUT_PAGE), read)
+
+
+__all__ = [
+    "RunRequest", "cancel_run", "check_prompt", "check_run_id", "ending", "output_page", "output_range",
+    "read_last_output", "read_open", "read_run", "read_runs", "resting", "revision", "sent_items", "start_run",
+]  # fmt: skip

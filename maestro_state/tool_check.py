@@ -1,0 +1,106 @@
+"""Finding out which tools are there: each is asked for its version, all at once, each with a deadline of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from maestro_state.catalog import Tool
+from maestro_state.logs import redact_text
+from maestro_state.tools_file import MISSING, OK, WARN, ToolRow
+
+#: How long a tool may take to tell its version, in seconds.
+DEADLINE_S = 5.0
+
+#: How much of what it prints is read, in bytes.
+_PRINTED_MAX = 65536
+
+#: Longest note, in characters.
+_NOTE_MAX = 200
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was found of one tool."""
+
+    row: ToolRow
+    log: str  #: what was asked and answered, without secrets
+
+
+def check_tools(
+    tools: Sequence[Tool],
+    environ: Mapping[str, str],
+    when: str,
+    *,
+    programs: Mapping[str, str] | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> list[Finding]:
+    """Ask every tool for its version. `programs` name programs to use instead of those on PATH. Takes one deadline."""
+    findings: dict[str, Finding] = {}
+
+    def ask(tool: Tool) -> None:
+        findings[tool.name] = _check(tool, environ, when, (programs or {}).get(tool.name), deadline_s)
+
+    threads = [threading.Thread(target=ask, args=(tool,)) for tool in tools]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [findings[tool.name] for tool in tools]
+
+
+def _check(tool: Tool, environ: Mapping[str, str], when: str, given: str | None, deadline_s: float) -> Finding:
+    program = given or tool.program(environ.get("PATH"))
+    if program is None or not os.access(program, os.X_OK):
+        where = f"{program} is no program" if program else f"no {tool.argv()[0]} on PATH"
+        return _finding(tool, when, None if program is None else program, MISSING, where, "not called")
+    if not tool.version:
+        return _finding(tool, when, program, OK, "a command line of yours", "not called")
+    # Asking for a version needs no key, and nothing of the project: it is asked in an empty folder.
+    seen = msgspec.structs.replace(tool, sees=()).environment(environ)
+    command = [program, *tool.version_argv()[1:]]
+    try:
+        with tempfile.TemporaryDirectory(prefix="maestro-check-") as folder:
+            code, printed = _call(command, seen, folder, deadline_s)
+    except OSError as error:
+        return _finding(tool, when, program, WARN, f"it cannot be started: {error.strerror}", "not started")
+    first = next((line.strip() for line in printed.splitlines() if line.strip()), "")
+    if code is None:
+        return _finding(tool, when, program, WARN, f"no answer within {deadline_s:g} s", printed)
+    if code != 0:
+        return _finding(tool, when, program, WARN, f"exit code {code} {first}".strip(), printed)
+    return _finding(tool, when, program, OK, first or "it tells no version", printed)
+
+
+def _finding(tool: Tool, when: str, path: str | None, status: str, notes: str, printed: str) -> Finding:
+    notes = "".join(char if char.isprintable() else " " for char in redact_text(notes))[:_NOTE_MAX].strip()
+    log = f"{tool.name}: {status}, {path or 'no program'}\n  {notes}\n" + "".join(
+        f"  | {redact_text(line)}\n" for line in printed.splitlines()[:50]
+    )
+    return Finding(ToolRow(tool.name, path, when, status, notes or None), log)
+
+
+def _call(command: list[str], environment: dict[str, str], folder: str, deadline_s: float) -> tuple[int | None, str]:
+    """Run a command in a group of its own; return its exit code, None past the deadline, and what it printed."""
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            code: int | None = process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            # The whole group, also when the tool itself is gone: a child it left behind would live on.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        printed.seek(0)
+        return code, printed.read(_PRINTED_MAX).decode("utf-8", "replace")

@@ -1,0 +1,202 @@
+"""What the owner of a run may do, and what happens when there are two or none, on every server."""
+
+from __future__ import annotations
+
+import pytest
+
+from maestro_state.errors import LostClaim, RunNotFound
+from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Ended
+from tests.backends import Backend, Clock
+
+
+async def test_a_claim_is_exclusive_and_repeatable_by_its_owner(backend: Backend):
+    """One owner gets a run; the same owner may ask again, another may not."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+
+        assert claim.fence == 1
+        assert claim.working_directory == str(backend.project)
+        assert await maestro.claims.contents(claim) == [b"p"]
+        assert await maestro.claims.claim(session.id, "0001", "a") == claim
+        with pytest.raises(LostClaim):
+            await maestro.claims.claim(session.id, "0001", "b")
+        with pytest.raises(RunNotFound):
+            await maestro.claims.claim(session.id, "0009", "b")
+        run = await maestro.runs.read("0001")
+        assert run.status == "running"
+        assert run.started_at
+
+
+async def test_a_repeated_chunk_is_written_once(backend: Backend):
+    """The offset tells a repeat from the next chunk, even when both say the same."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        for offset in (0, 0, 3, 3, 6):
+            await maestro.claims.add_output(claim, offset, b"abc")
+
+        assert await maestro.runs.output("0001") == b"abc" * 3
+
+
+async def test_finish_is_once_and_ends_the_claim(backend: Backend):
+    """A repeat of finish changes nothing; after it the claim is worth nothing."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        for _ in range(3):
+            await maestro.claims.finish(claim, Ended(status="error", error="no"), "one-command")
+
+        assert (await maestro.sessions.read()).stats.runs_error == 1
+        for late in (maestro.claims.add_output(claim, 0, b"x"), maestro.claims.renew(claim)):
+            with pytest.raises(LostClaim):
+                await late
+        with pytest.raises(LostClaim):
+            await maestro.claims.finish(claim, Ended(status="success"))
+        assert (await maestro.runs.read("0001")).status == "error"
+
+
+async def test_cancel_reaches_the_owner_with_its_next_call(backend: Backend):
+    """A running run is not ended over its owner's head: the owner hears of it and ends it."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        assert await maestro.claims.renew(claim) is False
+        assert (await maestro.runs.cancel("1")).status == "running"
+
+        assert await maestro.claims.renew(claim) is True
+        assert await maestro.claims.add_output(claim, 0, b"last words") is True
+        await maestro.claims.finish(claim, Ended(status="canceled", error="canceled", size=10))
+        assert (await maestro.runs.read("0001")).status == "canceled"
+
+
+async def test_a_run_whose_owner_is_gone_ends_as_error(backend: Backend):
+    """When the lease has ended and stays so, the run ends with a reason and keeps what was printed."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        await maestro.claims.add_output(claim, 0, b"before")
+        assert await maestro.claims.recover() == []
+        clock.advance(seconds=LEASE_MS / 1000 + 1)
+        assert await maestro.claims.recover() == []  # suspected, not judged
+        clock.advance(seconds=PATIENCE_MS / 1000)
+        assert await maestro.claims.recover() == [(session.id, "0001")]
+
+        run = await maestro.runs.read("0001")
+        assert (run.status, run.error) == ("error", "its worker was lost while it ran")
+        assert run.output_ref.size == 6
+        record = await maestro.sessions.read()
+        assert (record.state, record.stats.runs_error) == ("com_saida", 1)
+        with pytest.raises(LostClaim):
+            await maestro.claims.add_output(claim, 6, b"zombie")
+        assert await maestro.runs.output("0001") == b"before"
+
+
+async def test_an_owner_that_was_only_kept_waiting_keeps_its_run(backend: Backend):
+    """A lease seen ended is a suspicion: an owner that comes back in time goes on (control: without it, it is over)."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        for _ in range(2):
+            await maestro.runs.start("p")
+        kept, lost = [await maestro.claims.claim(session.id, f"000{n}", str(n)) for n in (1, 2)]
+        clock.advance(seconds=20)
+        await maestro.claims.recover()
+        await maestro.claims.renew(kept)
+        clock.advance(seconds=PATIENCE_MS / 1000)
+
+        assert await maestro.claims.recover() == [(session.id, "0002")]
+        await maestro.claims.finish(kept, Ended(status="success"))
+        with pytest.raises(LostClaim):
+            await maestro.claims.finish(lost, Ended(status="success"))
+
+
+async def test_a_run_that_may_be_retried_starts_over_with_a_clean_output(backend: Backend):
+    """The lost attempt's output goes, a new job is there, and the old attempt can write nothing more."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p", retries=1)
+        await maestro.runs.start("other")
+        first = await maestro.claims.claim(session.id, "0001", "a")
+        other = await maestro.claims.claim(session.id, "0002", "o")
+        for number in range(250):
+            await maestro.claims.add_output(first, number * 3, b"old")
+        await maestro.claims.add_output(other, 0, b"other")
+        backend.raw.delete("rq:queue:maestro")
+        clock.advance(seconds=10)
+        await maestro.claims.renew(other)
+        await maestro.claims.recover()
+        clock.advance(seconds=2)
+        assert await maestro.claims.recover() == [(session.id, "0001")]
+
+        assert backend.raw.llen("rq:queue:maestro") == 1
+        second = await maestro.claims.claim(session.id, "0001", "b")
+        assert second.fence > first.fence
+        with pytest.raises(LostClaim):
+            await maestro.claims.add_output(first, 750, b"zombie")
+        await maestro.claims.add_output(second, 0, b"new")
+        assert await maestro.runs.output("0001") == b"new"
+        assert await maestro.runs.output("0002") == b"other"
+        clock.advance(seconds=10)
+        await maestro.claims.recover()
+        clock.advance(seconds=2)
+        await maestro.claims.recover()
+        assert [run.status for run in await maestro.runs.list()] == ["error", "error"]  # no second retry
+
+
+async def test_a_pending_run_without_a_job_gets_one(backend: Backend):
+    """A job that was lost is put there again, once; one that waits is left alone."""
+    async with backend.open_async() as maestro:
+        await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        await maestro.claims.recover()
+        assert backend.raw.llen("rq:queue:maestro") == 1
+        backend.raw.delete("rq:queue:maestro")
+        for _ in range(2):
+            assert await maestro.claims.recover() == []
+
+        assert backend.raw.llen("rq:queue:maestro") == 1
+
+
+async def test_an_open_run_keeps_its_session_from_expiring(backend: Backend):
+    """Beats of a run that prints nothing renew the session (control: without them it expires)."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo", ttl_seconds=40)
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        for _ in range(10):
+            clock.advance(seconds=11)
+            await maestro.claims.renew(claim)
+        assert (await maestro.sessions.read()).status == "active"
+        clock.advance(seconds=41)
+        assert (await maestro.sessions.read()).status == "expired"
+        # the owner still has the claim: a machine that slept loses nothing
+        await maestro.claims.finish(claim, Ended(status="success"))
+        assert (await maestro.runs.read("0001")).status == "success"
+
+
+async def test_rq_reads_the_job_as_its_own(backend: Backend):
+    """The job that is written is one that RQ's own classes fetch: same function, same arguments, nothing private."""
+    from rq import Queue
+    from rq.job import Job
+    from rq.serializers import JSONSerializer
+
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("a secret prompt")
+        queue = Queue("maestro", connection=backend.raw, serializer=JSONSerializer)
+
+        (job_id,) = queue.job_ids
+        job = Job.fetch(job_id, connection=backend.raw, serializer=JSONSerializer)
+        assert (job.func_name, job.args, job.kwargs) == ("workers.jobs.execute_run", [session.id, "0001"], {})
+        assert (job.timeout, job.result_ttl, job.get_status()) == (-1, 0, "queued")
+        assert b"secret" not in b"".join(backend.raw.hvals(f"rq:job:{job_id}"))
+        assert job.description is None

@@ -1,0 +1,197 @@
+"""Workers, tools and servers that are killed, stopped or away: every run ends honestly, once, with one output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from maestro_state.embedded import ensure
+from maestro_state.ops.claims import LEASE_MS
+from tests.embedded_project import is_alive, servers
+from tests.waiting import wait_until
+from tests.workshop import NUMBERS, Workshop, wait_dead
+
+#: Seconds the server is away in the test of that; the figure to reach is 20, which takes too long for every day.
+OUTAGE_S = float(os.environ.get("MAESTRO_TEST_OUTAGE_S", "8"))
+
+
+@pytest.fixture
+def shop(project: Path):
+    """Return a project with a server, and no worker yet."""
+    with Workshop(project) as shop:
+        yield shop
+
+
+def _numbers(output: bytes) -> list[int]:
+    return [int(line) for line in output.decode().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _running(shop: Workshop, **options) -> tuple:
+    """Start a run of the tool that counts, and wait until it counts."""
+    tool = shop.tool("numbers", NUMBERS)
+    maestro = shop.open()
+    maestro.sessions.start("faults", tool=tool)
+    run = maestro.runs.start("p", **options)
+    pids = shop.wait_for_pids("pids", 2)
+    wait_until(lambda: len(maestro.runs.output(run.id)) > 50, "the tool has printed")
+    return maestro, run, pids
+
+
+def test_a_killed_worker_is_noticed_and_its_run_ends_once(shop: Workshop):
+    """kill -9 of the worker: tool and grandchild die at once, another worker ends the run within ten seconds."""
+    worker = shop.start_worker()
+    maestro, run, pids = _running(shop)
+    shop.start_worker()
+    worker.kill()
+    worker.wait()
+    wait_dead(pids, 1)
+    wait_until(lambda: maestro.runs.read(run.id).status == "error", "the run is ended", 10)
+
+    ended = maestro.runs.read(run.id)
+    assert ended.error == "its worker was lost while it ran"
+    numbers = _numbers(maestro.runs.output(run.id))
+    assert numbers == list(range(len(numbers)))
+    record = maestro.sessions.read()
+    assert (record.state, record.stats.runs_error) == ("com_saida", 1)
+
+
+def test_whoever_follows_ends_the_run_when_there_is_no_worker_left(shop: Workshop):
+    """With the only worker killed, the follower itself sees to it that nothing stays running for ever."""
+    worker = shop.start_worker()
+    maestro, run, pids = _running(shop)
+    worker.kill()
+    worker.wait()
+    wait_dead(pids, 1)
+
+    assert maestro.runs.wait(run).status == "error"
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped"])
+def test_a_retried_run_has_the_output_of_one_attempt(shop: Workshop, fault: str):
+    """A worker killed, or stopped and continued as a zombie: the second attempt's output is the only one."""
+    worker = shop.start_worker()
+    maestro, run, pids = _running(shop, retries=1)
+    first_length = len(_numbers(maestro.runs.output(run.id)))
+    (shop.project / "pids").unlink()
+    shop.start_worker()
+    os.kill(worker.pid, signal.SIGKILL if fault == "killed" else signal.SIGSTOP)
+    if fault == "stopped":
+        # Control: the zombie's tool is alive and printing when the second attempt begins.
+        wait_until(lambda: maestro.claims.recover_run(maestro.sessions.read().id, run.id) != "alive", "lease over", 15)
+        assert is_alive(pids[0])
+    shop.wait_for_pids("pids", 2) if fault == "killed" else wait_until(lambda: shop.pids("pids"), "attempt two", 15)
+    wait_until(lambda: len(_numbers(maestro.runs.output(run.id))) > 20, "the second attempt prints", 15)
+    if fault == "stopped":
+        os.kill(worker.pid, signal.SIGCONT)
+        wait_until(lambda: b"claim_lost" in shop.log.read_bytes(), "the zombie was refused", 10)
+    wait_dead(pids)
+    before = len(_numbers(maestro.runs.output(run.id)))
+    wait_until(lambda: len(_numbers(maestro.runs.output(run.id))) > before + 20, "the second attempt goes on")
+    maestro.runs.cancel(run.id)
+    ended = maestro.runs.wait(run)
+
+    assert ended.status == "canceled"
+    numbers = _numbers(maestro.runs.output(run.id))
+    assert numbers == list(range(len(numbers)))
+    assert first_length > 0
+
+
+def test_a_server_that_is_away_changes_nothing_for_a_run(shop: Workshop):
+    """The server killed across heartbeats and the end of the tool: one execution, its result stored after return."""
+    shop.start_worker()
+    tool = shop.tool("slow", "import os, time\nopen('starts', 'a').write('x\\n')\nprint('one', flush=True)\n"
+                             "while not os.path.exists('go'): time.sleep(0.05)\nprint('two', flush=True)")  # fmt: skip
+    maestro = shop.open()
+    maestro.sessions.start("away", tool=tool)
+    run = maestro.runs.start("p")
+    wait_until(lambda: maestro.runs.output(run.id) == b"one\n", "the tool has begun")
+    shop.start_worker()
+    (pid,) = servers(shop.project)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), "the server is gone")
+    (shop.project / "go").touch()
+    assert OUTAGE_S * 1000 > LEASE_MS
+    away_until = time.monotonic() + OUTAGE_S
+    wait_until(lambda: time.monotonic() >= away_until, "the outage is over", OUTAGE_S + 5)
+    ensure(shop.project, supervise=False)
+    ended = maestro.runs.wait(run)
+
+    assert ended.status == "success"
+    assert maestro.runs.output(run.id) == b"one\ntwo\n"
+    assert (shop.project / "starts").read_text() == "x\n"
+    assert all(worker.poll() is None for worker in shop.workers)
+    assert maestro.runs.wait(maestro.runs.start("p", tool="cat")).status == "success"
+
+
+@pytest.mark.parametrize("fault", ["tool killed", "timeout", "canceled"])
+def test_a_tool_that_is_killed_leaves_nothing_and_its_output_stays(shop: Workshop, fault: str):
+    """Killed from outside, out of time, or canceled from another terminal: no survivors, all lines kept, a reason."""
+    shop.start_worker()
+    maestro, run, pids = _running(shop, timeout_s=2 if fault == "timeout" else 600)
+    if fault == "tool killed":
+        os.kill(pids[0], signal.SIGKILL)
+    if fault == "canceled":
+        shop.open().runs.cancel(run.id)
+    ended = maestro.runs.wait(run)
+    wait_dead(pids, 1)
+
+    assert ended.status == ("canceled" if fault == "canceled" else "error")
+    assert {"tool killed": "killed", "timeout": "longer than 2 s", "canceled": "canceled"}[fault] in ended.error
+    numbers = _numbers(maestro.runs.output(run.id))
+    assert numbers == list(range(len(numbers)))
+    assert ended.output_ref.size == len(maestro.runs.output(run.id))
+
+
+def test_a_job_lost_between_taking_and_starting_is_found_again(shop: Workshop):
+    """A worker killed in that moment leaves the job in RQ's intermediate list: the run is carried out all the same."""
+    import redis
+
+    from maestro_state.embedded import socket_path
+
+    maestro = shop.open()
+    maestro.sessions.start("lost", tool="cat")
+    run = maestro.runs.start("found again")
+    raw = redis.Redis(unix_socket_path=str(socket_path(shop.project)))
+    assert raw.lmove("rq:queue:maestro", "rq:queue:maestro:intermediate", "LEFT", "RIGHT")
+    # Control: to a worker of RQ's own there is nothing to do.
+    assert raw.llen("rq:queue:maestro") == 0
+    raw.close()
+    shop.start_worker()
+    wait_until(lambda: maestro.runs.read(run.id).status == "success", "the run was carried out", 10)
+
+    assert maestro.runs.output(run.id) == b"found again"
+
+
+def test_a_worker_on_two_queues_is_not_possible():
+    """A worker takes the name of one queue; RQ's comma-separated or listed queues are not names."""
+    from inspect import signature
+
+    from workers.worker import RunWorker
+
+    assert signature(RunWorker).parameters["queue_name"].annotation == "str"
+
+
+def test_the_run_goes_on_when_its_terminal_dies(shop: Workshop):
+    """kill -9 of the command that started it: the worker carries the run to its end."""
+    shop.start_worker()
+    tool = shop.tool("wait", "import os, time\nprint('begun', flush=True)\n"
+                             "while not os.path.exists('go'): time.sleep(0.02)\nprint('done')")  # fmt: skip
+    maestro = shop.open()
+    maestro.sessions.start("terminal", tool=tool)
+    terminal = subprocess.Popen([sys.executable, "-c", "from cli.main import main; main()", "run", "p"],
+                                cwd=shop.project, stdout=subprocess.PIPE)  # fmt: skip
+    assert terminal.stdout.readline() == b"begun\n"
+    terminal.kill()
+    terminal.wait()
+    terminal.stdout.close()
+    (shop.project / "go").touch()
+    ended = maestro.runs.wait(maestro.runs.list()[-1])
+
+    assert ended.status == "success"
+    assert maestro.runs.output(ended.id) == b"begun\ndone\n"

@@ -1,0 +1,199 @@
+"""Runs carried out by real workers: what is promised when all goes well, and what of the output."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+from tests.workshop import Workshop
+
+
+@pytest.fixture
+def shop(project: Path):
+    """Return a project with a server, and no worker yet."""
+    with Workshop(project) as shop:
+        yield shop
+
+
+def test_twenty_runs_at_once_on_four_workers(shop: Workshop):
+    """Each run has its own prompt, output and end; nothing is lost, doubled or mixed."""
+    for _ in range(4):
+        shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("many", tool="cat")
+    runs = [maestro.runs.start(f"prompt {number}\n" * 100) for number in range(20)]
+    ended = [maestro.runs.wait(run) for run in runs]
+
+    assert [run.status for run in ended] == ["success"] * 20
+    for number, run in enumerate(ended):
+        output = maestro.runs.output(run.id)
+        assert output == f"prompt {number}\n".encode() * 100
+        assert run.output_ref.digest == hashlib.sha256(output).hexdigest()
+    record = maestro.sessions.read()
+    assert (record.state, record.stats.runs_success, record.stats.runs_total) == ("com_saida", 20, 20)
+    assert len({run.id for run in maestro.runs.list()}) == 20
+
+
+def test_output_is_exact_and_memory_bounded(shop: Workshop):
+    """20 MB of every byte value arrive as they were written; the worker grows by far less than that."""
+    worker = shop.start_worker()
+    size = 20_000_000
+    code = f"import os\nblock = bytes(range(256)) * 256\nfor _ in range({size} // 65536): os.write(1, block)"
+    tool = shop.tool("large", code)
+    maestro = shop.open()
+    maestro.sessions.start("large", tool=tool)
+    maestro.runs.wait(maestro.runs.start("warm up", tool="cat"))
+    before = _peak_kib(worker.pid)
+    ended = maestro.runs.wait(maestro.runs.start("go"))
+
+    assert (ended.status, ended.output_ref.size) == ("success", size // 65536 * 65536)
+    digest = hashlib.sha256()
+    for chunk in maestro.runs.chunks(ended.id):
+        digest.update(chunk)
+    assert digest.hexdigest() == ended.output_ref.digest
+    assert _peak_kib(worker.pid) - before < 8_000
+
+
+def _peak_kib(pid: int) -> int:
+    """Return the largest memory a process ever had."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1])
+    raise AssertionError("no VmHWM")
+
+
+def test_output_above_the_limit_ends_the_run_with_what_was_captured(shop: Workshop):
+    """The limit ends the tool, keeps exactly that much, and says so."""
+    shop.start_worker(MAESTRO_MAX_OUTPUT_BYTES="100000")
+    maestro = shop.open()
+    maestro.sessions.start("limit", tool="yes")
+    ended = maestro.runs.wait(maestro.runs.start("go"))
+
+    assert ended.status == "error"
+    assert "limit of 100000 bytes" in ended.error
+    assert ended.output_ref.size == 100_000
+    assert maestro.runs.output(ended.id) == b"y\n" * 50_000
+    assert maestro.sessions.read().state == "com_saida"
+
+
+def test_a_tool_sees_the_allow_list_and_what_was_passed_on_purpose(shop: Workshop):
+    """Prompts with shell syntax, dashes, NUL and a megabyte go in by stdin, untouched; the environment is cut down."""
+    shop.start_worker(SECRET_OF_MINE="s3cret", PASSED="yes")
+    dump = "import json, os, sys\nprint(json.dumps([sys.argv[1:], sorted(os.environ), len(sys.stdin.buffer.read())]))"
+    tool = shop.tool("dump", dump)
+    maestro = shop.open()
+    maestro.sessions.start("inject", tool=tool + " -- 'one word'")
+    prompts = [b"$(touch marker); `touch marker`", b"--help", b"-rf /", b"a\0b", b"x" * 1_000_000, "é\n".encode()]
+    from maestro_state.catalog.tool import BASE_ENVIRONMENT
+
+    for prompt in prompts:
+        ended = maestro.runs.wait(maestro.runs.start(prompt, env=("PASSED",)))
+        assert ended.status == "success", ended.error
+        arguments, environment, size = json.loads(maestro.runs.output(ended.id))
+        assert arguments == ["--", "one word"]
+        assert size == len(prompt)
+        assert "PASSED" in environment
+        unexpected = set(environment) - set(BASE_ENVIRONMENT) - {"PASSED", "LC_CTYPE"}
+        assert unexpected == set()
+        assert maestro.runs.prompt(ended) == prompt
+    assert not (shop.project / "marker").exists()
+    assert b"s3cret" not in shop.log.read_bytes()
+    assert b"touch marker" not in shop.log.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        ("sh -c 'echo why >&2; exit 7'", "exit code 7: why"),
+        ("sh -c 'kill -9 $$'", "killed"),
+        ("codex", "not installed"),
+    ],
+)
+def test_every_failure_ends_with_its_reason(shop: Workshop, tool: str, reason: str):
+    """Non-zero exits, signals and missing programs are an error that says why; the session goes on."""
+    shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("fails")
+    ended = maestro.runs.wait(maestro.runs.start("p", tool=tool))
+
+    assert ended.status == "error"
+    assert reason in ended.error
+    assert maestro.sessions.read().state == "iniciada"
+    assert maestro.runs.wait(maestro.runs.start("p", tool="cat")).status == "success"
+
+
+def test_a_working_directory_that_is_gone_is_said(shop: Workshop):
+    """A run in a folder that was removed ends as error and names the folder."""
+    shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("gone", tool="cat", working_directory=str(shop.project / "nowhere"))
+    ended = maestro.runs.wait(maestro.runs.start("p"))
+
+    assert ended.status == "error"
+    assert "nowhere" in ended.error
+
+
+def test_each_run_sees_the_context_as_it_was_when_it_was_started(shop: Workshop):
+    """Runs started before and after a change of the context get each their own, whatever the worker's order."""
+    from tests.backends import Backend
+    from tests.contract.test_runs import put_item, remove_item
+
+    maestro = shop.open()
+    session = maestro.sessions.start("context", tool="cat")
+    import redis
+
+    from maestro_state.embedded import socket_path
+
+    raw = redis.Redis(unix_socket_path=str(socket_path(shop.project)))
+    backend = Backend("real", shop.project, raw, shop.open, shop.open)
+    first = put_item(backend, session.id, 1, b"ALPHA")
+    before = maestro.runs.start("p1")
+    remove_item(backend, session.id, first)
+    put_item(backend, session.id, 2, b"BETA")
+    after = maestro.runs.start("p2")
+    raw.close()
+    shop.start_worker()
+    outputs = [maestro.runs.output(maestro.runs.wait(run).id) for run in (before, after)]
+
+    assert (b"ALPHA" in outputs[0], b"BETA" in outputs[0]) == (True, False)
+    assert (b"ALPHA" in outputs[1], b"BETA" in outputs[1]) == (False, True)
+
+
+def test_stderr_is_kept_only_when_debugging_is_asked_for(shop: Workshop):
+    """stderr is in no run and no stream; with debugging it is in a file only its owner can read."""
+    shop.start_worker()
+    maestro = shop.open()
+    session = maestro.sessions.start("err", tool="sh -c 'echo out; echo hidden words >&2'")
+    maestro.runs.wait(maestro.runs.start("p"))
+    assert maestro.runs.output("0001") == b"out\n"
+    logs = shop.project / ".maestro" / "logs"
+    assert not list(logs.glob("run-*"))
+    os.kill(shop.workers[0].pid, 15)
+    shop.workers[0].wait()
+    shop.start_worker(MAESTRO_DEBUG="1")
+    maestro.runs.wait(maestro.runs.start("p"))
+
+    (log,) = logs.glob("run-*")
+    assert log.name == f"run-{session.id}-0002.stderr.log"
+    assert log.read_bytes() == b"hidden words\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_worker_told_to_stop_ends_its_run_and_says_why(shop: Workshop):
+    """SIGTERM ends the tool at once, and the run with a reason; nothing stays open."""
+    worker = shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("stop", tool="sh -c 'echo started; sleep 600'")
+    run = maestro.runs.start("p")
+    wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
+    worker.terminate()
+    assert worker.wait(15) == 0
+
+    ended = maestro.runs.read(run.id)
+    assert (ended.status, ended.error) == ("error", "its worker was stopped while it ran")
+    assert maestro.runs.workers() == 0

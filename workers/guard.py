@@ -1,0 +1,90 @@
+"""Sees to it that no tool outlives its worker, however the worker dies.
+
+The kernel kills a worker's direct child with it (where it can), but not what that child started. A small process of
+its own waits on a pipe that closes when the worker is gone, and then kills the process groups the worker had open.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Guard:
+    """The worker's end of the pipe."""
+
+    def __init__(self) -> None:
+        """Fork the process that waits; call this before there are threads."""
+        reader, writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(writer)
+                _wait(reader)
+            finally:
+                os._exit(0)
+        os.close(reader)
+        self._writer: int | None = writer
+
+    def watch(self, group: int) -> None:
+        """Have this group killed when the worker dies."""
+        self._say(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """The group is gone: its number may soon be somebody else's."""
+        self._say(f"-{group}\n")
+
+    def close(self) -> None:
+        """Let the other process go; it kills what is still open."""
+        if self._writer is not None:
+            os.close(self._writer)
+            self._writer = None
+            os.waitpid(self.pid, 0)
+
+    def _say(self, line: str) -> None:
+        if self._writer is not None:
+            with suppress(BrokenPipeError):  # somebody killed the guard; the kernel still guards the direct child
+                os.write(self._writer, line.encode())
+
+
+def _wait(reader: int) -> None:
+    """Wait until the worker is gone, then kill what it left."""
+    os.setsid()  # what ends the worker's group must not end this too
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(devnull, descriptor)
+    os.closerange(3, reader)
+    os.closerange(reader + 1, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 4096 else 4096)
+    open_groups: set[int] = set()
+    rest = b""
+    while data := os.read(reader, 4096):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            (open_groups.add if line[:1] == b"+" else open_groups.discard)(int(line[1:]))
+    for group in open_groups:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def bound_to_parent() -> Callable[[], None] | None:
+    """Return what a child has to do first so that it is killed when this process dies, where that exists."""
+    if sys.platform != "linux":
+        return None
+    # Loaded here: between fork and exec nothing may be imported.
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def bind() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)  # it died before the line above; nobody will tell us
+
+    return bind

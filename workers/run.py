@@ -1,0 +1,259 @@
+"""Carry out one run: claim it, call its tool, stream what it prints, say how it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from maestro_state import Maestro
+from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve
+from maestro_state.errors import LostClaim, MaestroError, NotFound, ServerUnavailable
+from maestro_state.logs import bound, get_logger, redact_text
+from maestro_state.ops.claims import BEAT_MS, Claim, Ended
+from maestro_state.rendering import render
+from workers.guard import Guard
+from workers.invoke import Finished, Invocation, invoke
+
+if TYPE_CHECKING:
+    from maestro_state.contents import Usage
+
+#: How long an owner waits for a server that is away before it gives its run up, in seconds.
+OUTAGE_S = 600.0
+#: Longest reason kept of an error.
+_ERROR_CHARS = 2000
+
+_log = get_logger("maestro.worker")
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Where runs are carried out: a project, its settings, and the process that does it."""
+
+    project: str
+    redis_url: str | None = None
+    client_name: str | None = None
+    guard: Guard | None = None
+    #: Called with every beat; returns why to stop, or None.
+    on_beat: Callable[[], str | None] = field(default=lambda: None)
+
+    _maestro: Maestro | None = field(default=None, init=False)
+
+    @property
+    def maestro(self) -> Maestro:
+        """Maestro as a worker needs it: open from the first run on, patient with a server that is away."""
+        if self._maestro is None:
+            self._maestro = Maestro(self.project, client_name=self.client_name, redis_url=self.redis_url)
+            self._maestro.server.connection.retry_s = OUTAGE_S
+        return self._maestro
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._maestro is not None:
+            self._maestro.close()
+
+    def carry_out(self, session_id: str, run_id: str) -> str | None:
+        """Carry out a run; return its status, None when there was nothing to do or the claim was lost."""
+        maestro = self.maestro
+        with bound(session=session_id, run=run_id):
+            owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+            try:
+                claim = maestro.claims.claim(session_id, run_id, owner)
+            except (LostClaim, NotFound) as error:
+                _log.info("run_not_claimed", reason=str(error))
+                return None
+            try:
+                ended = _Attempt(self, maestro, claim).make()
+                maestro.claims.finish(claim, ended)
+            except LostClaim as error:
+                _log.warning("claim_lost", reason=str(error))
+                return None
+            except ServerUnavailable as error:
+                _log.error("run_given_up", reason=str(error))
+                return None
+            _log.info("run_finished", status=ended.status)
+            return ended.status
+
+
+class _Attempt:
+    """One attempt at a run."""
+
+    def __init__(self, workshop: Workshop, maestro: Maestro, claim: Claim) -> None:
+        self._workshop = workshop
+        self._maestro = maestro
+        self._claim = claim
+        self._limit = maestro.settings.max_output_bytes
+        self._size = 0
+        self._digest = hashlib.sha256()
+        self._held = b""
+        self._parser: Parser | None = None
+        self._lost: LostClaim | None = None
+        self._stderr_log: int | None = None
+
+    def make(self) -> Ended:
+        """Call the tool; LostClaim when the run was taken away meanwhile."""
+        run = self._claim.run
+        try:
+            tool = resolve(run.tool)
+            prompt, *contents = self._maestro.claims.contents(self._claim)
+            sent = render(prompt, list(zip(self._claim.sent, contents, strict=True)))
+        except ServerUnavailable:
+            raise
+        except MaestroError as error:
+            return self._failed(str(error))
+        parser = tool.parser()
+        # The bytes of a plain tool are its output; of the others it is the text for people that their events carry.
+        self._parser = None if tool.is_plain else parser
+        folder = self._claim.working_directory
+        if not os.path.isdir(folder):
+            return self._failed(f"the working directory {folder} is not there")
+        environment = tool.environment(os.environ, run.env)
+        program = tool.program(environment.get("PATH"))
+        if program is None:
+            return self._failed(f"'{tool.argv()[0]}' is not installed where the worker runs (maestro tool check)")
+        self._open_stderr_log()
+        try:
+            finished = invoke(self._invocation(tool, sent, environment))
+        except OSError as error:
+            return self._failed(f"'{tool.argv()[0]}' could not be started: {error.strerror}")
+        finally:
+            if self._stderr_log is not None:
+                os.close(self._stderr_log)
+        if self._lost is not None:
+            raise self._lost
+        return self._ended(tool, parser, finished)
+
+    def _invocation(self, tool: Tool, sent: bytes, environment: dict[str, str]) -> Invocation:
+        timeout_s = self._claim.run.timeout_s or self._maestro.settings.run_timeout_seconds
+        return Invocation(
+            argv=tool.argv(),
+            stdin=sent,
+            folder=self._claim.working_directory,
+            environment=environment,
+            timeout_s=timeout_s,
+            on_output=self._on_output,
+            on_beat=self._on_beat,
+            beat_s=BEAT_MS / 1000,
+            guard=self._workshop.guard,
+            on_stderr=self._on_stderr,
+        )
+
+    def _on_output(self, data: bytes) -> str | None:
+        if self._parser is not None:
+            data = _encoded("".join(self._parser.feed(data)))
+        data = self._held + data
+        data, self._held = _split_at_character(data)
+        return self._store(data)
+
+    def _store(self, data: bytes) -> str | None:
+        """Append output; why to stop, if there is a reason."""
+        room = self._limit - self._size
+        is_over = len(data) > room
+        data = data[:room]
+        try:
+            is_canceled = bool(data) and self._maestro.claims.add_output(self._claim, self._size, data)
+        except LostClaim as error:
+            self._lost = error
+            return "lost"
+        self._size += len(data)
+        self._digest.update(data)
+        if is_over:
+            return "limit"
+        return "canceled" if is_canceled else None
+
+    def _on_beat(self) -> str | None:
+        try:
+            if self._maestro.claims.renew(self._claim):
+                return "canceled"
+        except LostClaim as error:
+            self._lost = error
+            return "lost"
+        return self._workshop.on_beat()
+
+    def _on_stderr(self, data: bytes) -> None:
+        if self._stderr_log is not None:
+            os.write(self._stderr_log, data)
+
+    def _open_stderr_log(self) -> None:
+        """Keep all of stderr beside the session, if debugging was asked for."""
+        if not self._maestro.settings.debug:
+            return
+        from maestro_state.embedded.paths import LOG_FOLDER, open_folder
+
+        folder = open_folder(self._maestro.project.root, LOG_FOLDER, create=True)
+        if folder is None:
+            return
+        name = f"run-{self._claim.session_id}-{self._claim.run.id}.stderr.log"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._stderr_log = os.open(name, flags, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def _ended(self, tool: Tool, parser: Parser, finished: Finished) -> Ended:
+        outcome = parser.end(finished.exit_code, finished.stderr)
+        if finished.stopped != "limit":
+            rest = self._held + (_encoded(outcome.text) if self._parser is not None else b"")
+            # What is left may be a limit or a cancel too late to matter: the tool has ended.
+            self._store(rest)
+            if self._lost is not None:
+                raise self._lost
+        status, error = self._judge(outcome, finished)
+        return Ended(
+            status=status,
+            error=None if error is None else redact_text(error)[:_ERROR_CHARS],
+            exit_code=finished.exit_code,
+            size=self._size,
+            digest=self._digest.hexdigest() if self._size else None,
+            usage=self._usage(tool, outcome),
+        )
+
+    def _judge(self, outcome: Outcome, finished: Finished) -> tuple[str, str | None]:
+        said = _last_line(finished.stderr)
+        tail = f": {said}" if said else ""
+        match finished.stopped:
+            case "canceled":
+                return "canceled", "canceled while it ran"
+            case "timeout":
+                return "error", f"it took longer than {self._claim.run.timeout_s} s and was ended{tail}"
+            case "limit":
+                kept = f"its output reached the limit of {self._limit} bytes and it was ended"
+                return "error", f"{kept}; what was captured is kept"
+            case "stopped":
+                return "error", "its worker was stopped while it ran"
+        return outcome.status, outcome.error
+
+    def _usage(self, tool: Tool, outcome: Outcome) -> Usage:
+        usage = outcome.usage
+        if not tool.cumulative or not usage.tool_session:
+            return usage
+        earlier = [run.usage for run in self._maestro.claims.earlier(self._claim) if run.usage is not None]
+        return delta(usage, tool.cumulative, earlier)
+
+    def _failed(self, error: str) -> Ended:
+        return Ended(status="error", error=error[:_ERROR_CHARS])
+
+
+def _encoded(text: str) -> bytes:
+    """Encode text for people; half a surrogate pair, which JSON can carry, is no character."""
+    return text.encode(errors="replace")
+
+
+def _split_at_character(data: bytes) -> tuple[bytes, bytes]:
+    """Split off the beginning of a UTF-8 character whose rest has not come yet: followers see whole characters."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return (data[:-back], data[-back:]) if length > back else (data, b"")
+    return data, b""
+
+
+def _last_line(stderr: bytes) -> str:
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:500] if lines else ""

@@ -1,0 +1,91 @@
+"""RQ's job, taken with suspicion: whoever can write to the queue's server can write a job.
+
+A job is taken only if it names an allowed function with the ids of a run and nothing else. That is decided from a few
+short fields, before anything is unpacked far, imported or called: RQ itself imports whatever function, callback or
+serialised object a job names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from rq.exceptions import NoSuchJobError
+from rq.job import Job
+
+from maestro_state.logs import get_logger
+from maestro_state.names import is_session_id
+from maestro_state.queueing import EXECUTE_RUN
+from workers.jobs import execute_run
+
+#: Function names that jobs may carry, and what they mean. Nothing is ever imported by name.
+ALLOWED: dict[str, Callable[..., Any]] = {EXECUTE_RUN: execute_run}
+
+#: Largest payload, packed and unpacked, in bytes: the names of a run are a tenth of it.
+PAYLOAD_BYTES = 2048
+
+#: Fields of a job that are read at all.
+_READ = ("data", "created_at", "enqueued_at", "origin", "status", "timeout", "result_ttl", "failure_ttl")
+#: Fields that would have RQ import, call or contact something.
+_FORBIDDEN = (
+    "success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks", "result", "exc_info",
+    "dependency_id", "dependency_ids", "repeats_left", "retries_left", "meta",
+)  # fmt: skip
+
+_RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
+_log = get_logger("maestro.security")
+
+
+class SafeJob(Job):
+    """A job that can only be a run."""
+
+    def refresh(self) -> None:
+        """Read the job; one that is not ours is said in the log and treated as if it were not there."""
+        lengths = self.connection.pipeline(transaction=False)
+        for name in (*_READ, *_FORBIDDEN):
+            lengths.hstrlen(self.key, name)
+        sizes = dict(zip((*_READ, *_FORBIDDEN), lengths.execute(), strict=True))
+        if not any(sizes.values()):
+            raise NoSuchJobError(f"No such job: {self.id}")
+        present = [name for name in _FORBIDDEN if sizes[name]]
+        if present:
+            self._refuse(f"it carries {present[0]}")
+        large = [name for name in _READ if sizes[name] > PAYLOAD_BYTES]
+        if large:
+            self._refuse(f"its {large[0]} is {sizes[large[0]]} bytes")
+        values = self.connection.hmget(self.key, _READ)
+        pairs = zip(_READ, values, strict=True)
+        found: dict[bytes, Any] = {name.encode(): value for name, value in pairs if value is not None}
+        found[b"data"] = self._checked(found.get(b"data", b""))
+        try:
+            self.restore(found)
+        except (ValueError, TypeError, KeyError) as error:
+            self._refuse(f"its fields are not RQ's ({type(error).__name__})")
+
+    def _checked(self, packed: bytes) -> bytes:
+        """Return the payload if it is the names of a run, unpacked with a limit."""
+        try:
+            payload = zlib.decompressobj().decompress(packed, PAYLOAD_BYTES)
+            name, instance, arguments, options = json.loads(payload)
+            session_id, run_id = arguments
+        except (zlib.error, ValueError, TypeError, RecursionError):
+            self._refuse("its payload is not the names of a run")
+        if name not in ALLOWED or instance is not None or options:
+            self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
+        if not isinstance(session_id, str) or not is_session_id(session_id):
+            self._refuse("its session is not one")
+        if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+            self._refuse("its run is not one")
+        return payload
+
+    def _refuse(self, reason: str) -> Any:
+        _log.error("job_refused", job=self.id[:120], reason=reason)
+        raise NoSuchJobError(f"Refused job: {self.id[:120]}")
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """Return the function by its place in the list, not by importing its name."""
+        return ALLOWED[str(self.func_name)]

@@ -1,0 +1,227 @@
+"""The worker: RQ's, made safe and patient. `python -m workers.worker --project ROOT`.
+
+It runs jobs in its own process: a tool is a child process already, and a second fork would only cost time and hide
+from the tool that its worker died. One run at a time; more at once are more workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from rq import Queue
+from rq.exceptions import StopRequested
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.timeouts import BaseDeathPenalty
+from rq.worker import SimpleWorker
+
+from maestro_state.connection.queue_client import queue_client, stop_waiting
+from maestro_state.connection.url import Address, parse_url
+from maestro_state.embedded.paths import socket_address
+from maestro_state.errors import ConfigError, MaestroError
+from maestro_state.logs import configure_logs, get_logger
+from workers import jobs
+from workers.guard import Guard
+from workers.run import Workshop
+from workers.safe_job import SafeJob
+from workers.usage import SERVICE_CLIENT
+
+if TYPE_CHECKING:
+    from maestro_state.settings_cache import Settings
+
+#: Seconds a worker waits for a job before it looks after open runs again.
+LOOK_S = 1
+#: Seconds after which a worker that says nothing more counts as gone.
+ALIVE_S = 10
+#: Seconds between two signs of life while a run is carried out, and between looks at others' runs.
+SIGN_S = 2.0
+#: Seconds between two rounds of RQ's own upkeep.
+UPKEEP_S = 60
+#: Seconds RQ keeps a job as started without a sign of life.
+JOB_LEASE_S = 60
+
+_log = get_logger("maestro.worker")
+
+
+class _NoPenalty(BaseDeathPenalty):
+    """RQ's timeout by SIGALRM would end the Python code and not the tool; a run has its own."""
+
+    def setup_death_penalty(self) -> None:
+        """Do nothing."""
+
+    def cancel_death_penalty(self) -> None:
+        """Do nothing."""
+
+
+class RunWorker(SimpleWorker):
+    """RQ's worker for runs."""
+
+    job_class = SafeJob
+    death_penalty_class = _NoPenalty
+
+    def __init__(self, queue_name: str, workshop: Workshop, address: Address, *, name: str) -> None:
+        """Listen on one queue. With two, RQ loses the job of a worker that is killed between taking and starting it."""
+        client = queue_client(address)
+        queue = Queue(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
+        super().__init__(
+            [queue],
+            name=name,
+            connection=client,
+            job_class=SafeJob,
+            serializer=JSONSerializer,
+            log_job_description=False,
+            maintenance_interval=UPKEEP_S,
+            worker_ttl=ALIVE_S,
+        )
+        if len(self.queues) != 1:
+            raise ConfigError("a worker listens on exactly one queue")
+        self._workshop = workshop
+        self._tended_at = 0.0
+        self._signed_at = 0.0
+        self._job: Job | None = None
+        self._leaving: str | None = None
+        workshop.on_beat = self._beat
+
+    @property
+    def dequeue_timeout(self) -> int:
+        """Wait a short time for jobs: between two waits, open runs are looked after."""
+        return LOOK_S
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """Say that this worker lives, for a short time only: the count of workers is to be true."""
+        super().heartbeat(min(timeout or ALIVE_S, ALIVE_S), pipeline=pipeline)
+
+    def get_heartbeat_ttl(self, job: Job) -> int:
+        """Keep a job as started until the next sign of life is long overdue."""
+        del job
+        return JOB_LEASE_S
+
+    @property
+    def should_run_maintenance_tasks(self) -> bool:
+        """Come by on every turn; what is due is decided there."""
+        return True
+
+    def run_maintenance_tasks(self) -> None:
+        """Look after the runs of lost workers, and now and then do RQ's own upkeep."""
+        self.tend()
+        if self.last_cleaned_at is None or SimpleWorker.should_run_maintenance_tasks.fget(self):
+            super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
+
+    def tend(self) -> None:
+        """End runs whose worker is gone; wake workers for those without a job."""
+        now = time.monotonic()
+        if now < self._tended_at + LOOK_S / 2:
+            return
+        self._tended_at = now
+        for session_id, run_id in self._workshop.maestro.claims.recover():
+            _log.warning("run_recovered", session=session_id, run=run_id)
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Carry out a run in this process."""
+        self._job = job
+        self._signed_at = time.monotonic()
+        try:
+            super().execute_job(job, queue)
+        finally:
+            self._job = None
+
+    def _beat(self) -> str | None:
+        """Give RQ its sign of life during a run, look after others' runs; why to stop, if told to."""
+        now = time.monotonic()
+        if self._leaving is None and now >= self._signed_at + SIGN_S and self._job is not None:
+            self._signed_at = now
+            self.maintain_heartbeats(self._job)
+            self.tend()
+        return self._leaving
+
+    def subscribe(self) -> None:
+        """Take no orders by publish: runs are canceled where they are recorded."""
+
+    def unsubscribe(self) -> None:
+        """Nothing was subscribed to."""
+
+    def _install_signal_handlers(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGINT, self._on_interrupt)
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        """Leave now: the run that is under way ends, and says why."""
+        del number, frame
+        self._leaving = "stopped"
+        self._leave()
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Leave after the run that is under way; asked again, leave now."""
+        del number, frame
+        if self._stop_requested:
+            self._leaving = "stopped"
+        self._leave()
+
+    def _leave(self) -> None:
+        self._stop_requested = True
+        if self._job is None:
+            raise StopRequested
+
+    def teardown(self) -> None:
+        """Say goodbye if there is a server to say it to."""
+        stop_waiting(self.connection)
+        with suppress(RedisConnectionError, RedisTimeoutError):
+            super().teardown()  # type: ignore[no-untyped-call]
+        self._workshop.close()
+
+
+def addresses(root: str, settings: Settings) -> tuple[str, Address]:
+    """Return where the state is, and where the queue."""
+    state = settings.redis_url or f"unix://{socket_address(root)}"
+    # Named outright: a worker never starts the embedded server, which may have been stopped on purpose.
+    return state, parse_url(settings.queue_url or state)
+
+
+def work(root: str, *, burst: bool = False, client_name: str | None = None) -> int:
+    """Work in this process until told to leave; with `burst`, until nothing waits. Returns the exit status."""
+    from dataclasses import replace
+
+    from maestro_state import Maestro
+
+    with Maestro(root) as maestro:
+        settings, root = maestro.settings, str(maestro.project.root)
+    configure_logs(settings.log_level)
+    state_url, address = addresses(root, settings)
+    address = replace(address, client_name=client_name or address.client_name)
+    workshop = Workshop(root, state_url, client_name, Guard())
+    jobs.equip(workshop)
+    # RQ names its connection after the worker: the stack's own must be known by it.
+    name = f"{client_name or settings.namespace}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    worker = RunWorker(settings.namespace, workshop, address, name=name)
+    worker.work(burst=burst, logging_level="WARNING")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work for the project named on the command line."""
+    parser = argparse.ArgumentParser(prog="workers.worker", description="Carry out runs.")
+    parser.add_argument("--project", required=True, help="root folder of the project")
+    parser.add_argument("--burst", action="store_true", help="leave when nothing waits")
+    parser.add_argument("--service", action="store_true", help="started by the embedded stack")
+    options = parser.parse_args(arguments)
+    try:
+        return work(options.project, burst=options.burst, client_name=SERVICE_CLIENT if options.service else None)
+    except MaestroError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
