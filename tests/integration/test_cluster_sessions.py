@@ -1,4 +1,4 @@
-"""Sessions on a real cluster of three nodes: the same verbs, each session whole on one node, all of them spread."""
+"""Sessions on a real cluster of three nodes: the same verbs, each session whole on one node."""
 
 from __future__ import annotations
 
@@ -87,7 +87,12 @@ async def test_the_same_over_asyncio(project, url):
             await maestro.sessions.end(session.id)
         for events in await asyncio.gather(*following):
             kinds = [event.type for event in events]
-            assert kinds == ["session.started", *["message.added"] * 5, "session.updated", "session.finalized"]
+            assert kinds == [
+                "session.started",
+                *["message.added"] * 5,
+                "session.updated",
+                "session.finalized",
+            ]
         assert {row.id for row in await maestro.sessions.list()} == {session.id for session in sessions}
         assert {row.state for row in await maestro.sessions.newest(6)} == {"finalizada"}
 
@@ -97,7 +102,9 @@ def test_followers_on_a_cluster(project, url):
     with Maestro(project) as maestro, Maestro(project) as other:
         session = maestro.sessions.start("followed")
         found: list = []
-        follower = threading.Thread(target=lambda: found.extend(other.follow.events(session.id, cursor="start")))
+        follower = threading.Thread(
+            target=lambda: found.extend(other.follow.events(session.id, cursor="start"))
+        )
         follower.start()
         added = [maestro.messages.add("user", str(number)).id for number in range(20)]
         maestro.sessions.end()
@@ -113,7 +120,10 @@ def test_the_command_line_on_a_cluster(project, url):
     assert [one["content"] for one in printed(project, "messages")["messages"]] == ["hello"]
     assert [row["id"] for row in printed(project, "session", "list")["sessions"]] == [started["id"]]
     watched = maestro_command(project, "watch", "--json", "--from", "start", "--until-idle", "0.1")
-    assert [json.loads(line)["type"] for line in watched.stdout.splitlines()] == ["session.started", "message.added"]
+    assert [json.loads(line)["type"] for line in watched.stdout.splitlines()] == [
+        "session.started",
+        "message.added",
+    ]
     checks = printed(project, "doctor")["checks"]
     assert {check["name"] for check in checks} >= {"server", "version", "persistence", "eviction"}
 
