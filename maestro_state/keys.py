@@ -47,8 +47,6 @@ INDEX_KEYS = (
 #: Written behind a change that replicas must have: those that have it have everything before it.
 BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
 
-#: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS}
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
     Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
@@ -57,7 +55,7 @@ QUEUE_KEYS = (
 )
 
 #: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "queue": QUEUE_KEYS}
+FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS, "queue": QUEUE_KEYS}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
