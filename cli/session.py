@@ -52,9 +52,13 @@ def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: 
 @session.command("list")
 @click.option("--all", "show_all", is_flag=True, help="Also those archived more than 30 days ago.")
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--mine", is_flag=True, help="Only those you started.")
+@click.option("--user", metavar="USER", help="Only those this user started.")
 @json_option
 @pass_app
-def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) -> None:
+def list_sessions(
+    app: App, show_all: bool, state: str | None, mine: bool, user: str | None, as_json: bool
+) -> None:
     """List sessions, last active first.
 
     \b
@@ -64,7 +68,10 @@ def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) ->
     from cli import output
     from maestro_state.clock import from_iso, now_ms
 
-    rows = app.maestro.sessions.list(state=state, everything=show_all)
+    if mine and user is not None:
+        raise click.UsageError("--mine and --user cannot be used together")
+    me = app.maestro.settings.user
+    rows = app.maestro.sessions.list(state=state, user=me if mine else user, everything=show_all)
     if as_json:
         output.document({"sessions": rows})
         return
@@ -72,8 +79,10 @@ def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) ->
         output.note("no sessions yet: maestro session start NAME")
         return
     now = now_ms()
+    # Whose a session is matters where there are others.
+    is_shared = any(row.user_id not in ("", me) for row in rows)
     output.table(
-        ("", "session", "state", "status", "last activity"),
+        ("", "session", "state", "status", "last activity", *(["user"] if is_shared else [])),
         [
             (
                 "*" if row.active else " ",
@@ -81,6 +90,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) ->
                 output.state_word(row.state),
                 "orphan" if row.orphan else "archived" if row.archived else output.state_word(row.status),
                 output.ago(from_iso(row.updated_at), now),
+                *([row.user_id] if is_shared else []),
             )
             for row in rows
         ],

@@ -12,7 +12,7 @@ MaestroError                    code · hint · exit_code
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
 │  ├─ WorkSessionClosed · OpenChildren
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
-│  ├─ ServerStorageError
+│  ├─ ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
 │  ├─ RunFailed · FileCorrupt · CursorLost
 │  ├─ SessionNotFound · NoActiveSession · DiscussionNotFound · NoOpenDiscussion
@@ -353,6 +353,20 @@ class ServerStorageError(ServerUnavailable):
     """The state server cannot store the write (disk or memory is full, or read-only)."""
 
     code = "server_storage"
+
+
+class NotReplicated(ServerUnavailable):
+    """The change was made, but not enough replicas have it yet."""
+
+    code = "not_replicated"
+
+    def __init__(self, confirmed: int, wanted: int, waited_ms: int) -> None:
+        """Say that the change stands: repeating the command would be refused or do it twice."""
+        super().__init__(
+            f"the change was made, but only {confirmed} of {wanted} replicas confirmed it within {waited_ms // 1000} s",
+            hint="do not repeat it; a failover now may lose it: check the replicas (maestro doctor)",
+        )
+        self.confirmed, self.wanted = confirmed, wanted
 
 
 class WorkFailed(MaestroError):

@@ -44,6 +44,9 @@ INDEX_KEYS = (
     Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
 )
 
+#: Written behind a change that replicas must have: those that have it have everything before it.
+BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
+
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
     Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
@@ -89,6 +92,7 @@ FAMILIES = {
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
 }
+FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS, "queue": QUEUE_KEYS}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -109,6 +113,19 @@ class Keyspace:
         self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
 
+    def patterns(self) -> tuple[str, ...]:
+        """Return what matches every key of this namespace and no other's, as a server's access list writes it."""
+        return (f"{self.namespace}:*",)
+
+    def queue_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that a run's job is put into."""
+        jobs = self.namespace.replace(".", "-")
+        return (f"rq:job:{jobs}_*", f"rq:queue:{self.namespace}", "rq:queues")
+
+    def worker_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that say which workers listen."""
+        return (f"rq:workers:{self.namespace}", f"rq:worker:{self.namespace}-*")
+
     def _session(self, session_id: str) -> tuple[str, ...]:
         """Return all keys of a session, in table order."""
         tag = f"{self.namespace}:{{{session_id}}}"
@@ -117,6 +134,10 @@ class Keyspace:
     def of_session(self, session_id: str, name: str) -> str:
         """Return one key of a session by its name in the table."""
         return str(self.session(session_id)[NAMES["session"].index(name)])
+
+    def barrier(self, beside: str) -> str:
+        """Return the key to write behind a change of `beside`, on the same node."""
+        return beside.partition("}")[0] + "}" + BARRIER_KEYS[0].suffix
 
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""
