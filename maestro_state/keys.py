@@ -86,13 +86,13 @@ WORK_INDEX_KEYS = tuple(
 FAMILIES = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
+    "barrier": BARRIER_KEYS,
     "queue": QUEUE_KEYS,
     "discussion": DISCUSSION_KEYS,
     "discussion_index": DISCUSSION_INDEX_KEYS,
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
 }
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS, "queue": QUEUE_KEYS}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -160,6 +160,7 @@ class Keyspace:
     def queue_workers(self) -> str:
         """Return the key of RQ's that names the workers of this namespace."""
         return f"rq:workers:{self.namespace}"
+
     def _work(self, work_id: str) -> tuple[str, ...]:
         """Return all keys of a work session, in table order."""
         tag = f"{self.namespace}:{{{work_id}}}"
