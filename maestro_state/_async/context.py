@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import closing
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
@@ -64,11 +65,12 @@ class AsyncContext:
             texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
             total, added = len(choice.entries), Items()
             batches = making.batches(choice.entries, texts)
-            # A single file is not worth a thread.
-            for batch in ahead(batches) if total > ops.AHEAD_ITEMS else batches:
-                added += await self._add(session_id, batch)
-                if progress:
-                    progress(len(added), total)
+            # A few files are not worth a thread. Closed before the tree is: its thread reads from there.
+            with closing(ahead(batches) if total > ops.AHEAD_ITEMS else batches) as coming:
+                for batch in coming:
+                    added += await self._add(session_id, batch)
+                    if progress:
+                        progress(len(added), total)
             if not added:
                 await self._sessions.read(session_id)
         return Added(added, [*choice.skipped, *making.skipped])
