@@ -31,7 +31,7 @@ SESSION_KEYS = (
     Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
     Key("items", ":items", "hash", "context items and when they were removed", "add_context, remove_context"),
     Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
-    Key("runs", ":runs", "hash", "runs: what was sent, who owns them, how they ended", "start_run … finish_run"),
+    Key("runs", ":runs", "hash", "what was sent, who owns it, how it ended", "start_run … finish_run, add_context"),
     Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output"),
     Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, prolong_lease, detach_…"),
 )
