@@ -104,7 +104,7 @@ class AsyncDiscussions:
 
     async def list(self) -> ops.Listing:
         """List the discussions of this checkout and the open ones of the server, last changed first."""
-        found, damaged = finding.metas(self._files)
+        found, damaged = self._files.metas()
         rows = {name: ops.Row(meta, live=False) for name, meta in found.items()}
         terms = self._server.terms
         listed = await self._server.fetch(ops.open_discussions(terms))
@@ -125,7 +125,7 @@ class AsyncDiscussions:
             return found.elsewhere
         folder = found.folder or ""
         if folder not in self._files.ids():
-            return await self._from_server(folder)
+            return await self._from_server(folder)  # of another checkout: looking at it does not join it
         await self._catch_up(folder)
         return self._files.load(folder)
 
@@ -175,15 +175,14 @@ class AsyncDiscussions:
             self._files.take_in(found.elsewhere)
             return found.elsewhere.meta.session_id
         folder = found.folder or ""
-        if folder not in self._files.ids():
+        if not self._files.has(folder):
             await self._mirror(folder)
         return folder
 
     async def resolve(self, ref: str | None = None) -> str:
         """Return the id of the discussion to change: given, else the latest open one of this checkout."""
         if ref is None:
-            records, _ = finding.metas(self._files)
-            return finding.newest(records, is_open=True)
+            return await self._latest_open()
         folder = await self._here(await self._find(ref))
         meta = self._files.meta(folder)
         if finding.is_closed(meta):
@@ -193,6 +192,14 @@ class AsyncDiscussions:
                 f"{self._files.path(folder)} holds the discussion {meta.session_id}", hint="name the folder like its id"
             )
         return folder
+
+    async def _latest_open(self) -> str:
+        """Return the open discussion of this checkout that was last active: the server knows, else the disk."""
+        for listed in await self._server.fetch(ops.open_discussions(self._server.terms)):
+            if self._files.has(listed) and not finding.is_closed(self._files.meta(listed)):
+                return str(listed)
+        records, _ = self._files.metas()
+        return finding.newest(records, is_open=True)
 
     async def _add(
         self, discussion_id: str, kind: str, payload: dict[str, Any], command_id: str | None = None
@@ -248,6 +255,8 @@ class AsyncDiscussions:
 
     async def _catch_up(self, folder: str) -> ops.Live | None:
         """Mirror an open discussion; a closed one is whole on disk."""
+        if not self._files.has(folder):
+            return await self._mirror(folder)
         meta = self._files.meta(folder)
         return None if finding.is_closed(meta) or meta.session_id != folder else await self._mirror(folder)
 

@@ -105,7 +105,7 @@ class Discussions:
 
     def list(self) -> ops.Listing:
         """List the discussions of this checkout and the open ones of the server, last changed first."""
-        found, damaged = finding.metas(self._files)
+        found, damaged = self._files.metas()
         rows = {name: ops.Row(meta, live=False) for name, meta in found.items()}
         terms = self._server.terms
         listed = self._server.fetch(ops.open_discussions(terms))
@@ -126,7 +126,7 @@ class Discussions:
             return found.elsewhere
         folder = found.folder or ""
         if folder not in self._files.ids():
-            return self._from_server(folder)
+            return self._from_server(folder)  # of another checkout: looking at it does not join it
         self._catch_up(folder)
         return self._files.load(folder)
 
@@ -176,15 +176,14 @@ class Discussions:
             self._files.take_in(found.elsewhere)
             return found.elsewhere.meta.session_id
         folder = found.folder or ""
-        if folder not in self._files.ids():
+        if not self._files.has(folder):
             self._mirror(folder)
         return folder
 
     def resolve(self, ref: str | None = None) -> str:
         """Return the id of the discussion to change: given, else the latest open one of this checkout."""
         if ref is None:
-            records, _ = finding.metas(self._files)
-            return finding.newest(records, is_open=True)
+            return self._latest_open()
         folder = self._here(self._find(ref))
         meta = self._files.meta(folder)
         if finding.is_closed(meta):
@@ -194,6 +193,14 @@ class Discussions:
                 f"{self._files.path(folder)} holds the discussion {meta.session_id}", hint="name the folder like its id"
             )
         return folder
+
+    def _latest_open(self) -> str:
+        """Return the open discussion of this checkout that was last active: the server knows, else the disk."""
+        for listed in self._server.fetch(ops.open_discussions(self._server.terms)):
+            if self._files.has(listed) and not finding.is_closed(self._files.meta(listed)):
+                return str(listed)
+        records, _ = self._files.metas()
+        return finding.newest(records, is_open=True)
 
     def _add(
         self, discussion_id: str, kind: str, payload: dict[str, Any], command_id: str | None = None
@@ -249,6 +256,8 @@ class Discussions:
 
     def _catch_up(self, folder: str) -> ops.Live | None:
         """Mirror an open discussion; a closed one is whole on disk."""
+        if not self._files.has(folder):
+            return self._mirror(folder)
         meta = self._files.meta(folder)
         return None if finding.is_closed(meta) or meta.session_id != folder else self._mirror(folder)
 
