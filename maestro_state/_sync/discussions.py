@@ -27,7 +27,16 @@ from maestro_state.ops import discussions as ops
 from maestro_state.scripts import Call
 from maestro_state.transcripts import finding, migration
 from maestro_state.transcripts.canonical import DiscussionFiles, is_discussion_id
-from maestro_state.transcripts.events import ASSISTANT, ERROR, Discussion, Meta, Transcript, TranscriptEvent, as_prompt
+from maestro_state.transcripts.contracts import instructions
+from maestro_state.transcripts.events import (
+    ASSISTANT,
+    ERROR,
+    Discussion,
+    Meta,
+    Transcript,
+    TranscriptEvent,
+    conversation,
+)
 from maestro_state.transcripts.legacy import final_of
 from maestro_state.transcripts.replay import Outcome, replay
 
@@ -135,8 +144,10 @@ class Discussions:
         return self._files.load(folder)
 
     def prompt(self, ref: str | None = None) -> str:
-        """Return the conversation so far as a tool is handed it."""
-        return as_prompt((self.show(self.resolve(ref))).transcript.events)
+        """Return what a tool is handed: what it may answer by the contract, and the conversation so far."""
+        found = self.show(self.resolve(ref))
+        about = f"{found.meta.context.kind} {found.meta.context.ref or ''}".rstrip()
+        return f"{instructions(found.meta.contract_type, about)}\n\n{conversation(found.transcript.events)}"
 
     def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
