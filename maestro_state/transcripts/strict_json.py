@@ -12,6 +12,11 @@ import math
 from typing import Any, NoReturn
 
 
+#: How deep lists and objects may lie in each other.
+DEPTH_MAX = 100
+_TOO_DEEP = f"nested too deeply (more than {DEPTH_MAX} levels)"
+
+
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -38,11 +43,26 @@ _decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, p
 def read(content: bytes | str) -> Any:
     """Read one JSON document; raise ValueError that says what is wrong, for whatever bytes there are."""
     try:
-        return _decode(content if isinstance(content, str) else content.decode())
+        text = content if isinstance(content, str) else content.decode()
+        value = _decode(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
+    # A limit of its own: how deep the interpreter gets depends on who called.
+    if text.count("[") + text.count("{") > DEPTH_MAX and _is_deeper(value, DEPTH_MAX):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth + 1):
+        level = [one for outer in level if isinstance(outer, dict | list)
+                 for one in (outer.values() if isinstance(outer, dict) else outer)]  # fmt: skip
+        if not level:
+            return False
+    return True
 
 
 def line(value: Any) -> bytes:
