@@ -285,7 +285,11 @@ def _print_outcome(outcome: Outcome) -> None:
             _print_difference(change.path, change.before, change.after)
     where = ", ".join(change.path for change in outcome.changes)
     what = ("would change " if outcome.dry_run else "changed ") + where if where else "nothing to change"
-    output.line(f"{outcome.result}  {outcome.ops_count} operations, {what}")
+    output.line(f"{outcome.result}  {_operations(outcome.ops_count)}, {what}")
+
+
+def _operations(count: int) -> str:
+    return f"{count} operation{'' if count == 1 else 's'}"
 
 
 def _print_difference(path: str, before: bytes, after: bytes) -> None:
@@ -341,7 +345,7 @@ def _print_event(event: TranscriptEvent) -> None:
 
             text = json.dumps(payload, ensure_ascii=False, indent=2)
         case "replay_run":
-            text = f"{payload['result']} {payload['ops_count']} operations{' (dry run)' if payload['dry_run'] else ''}"
+            text = f"{payload['result']} {_operations(payload['ops_count'])}{' (dry run)' if payload['dry_run'] else ''}"
         case "error":
             text = payload["message"]
         case _:

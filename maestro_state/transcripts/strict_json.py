@@ -11,7 +11,6 @@ import json
 import math
 from typing import Any, NoReturn
 
-
 #: How deep lists and objects may lie in each other.
 DEPTH_MAX = 100
 _TOO_DEEP = f"nested too deeply (more than {DEPTH_MAX} levels)"
