@@ -345,7 +345,8 @@ def _print_event(event: TranscriptEvent) -> None:
 
             text = json.dumps(payload, ensure_ascii=False, indent=2)
         case "replay_run":
-            text = f"{payload['result']} {_operations(payload['ops_count'])}{' (dry run)' if payload['dry_run'] else ''}"
+            dry = " (dry run)" if payload["dry_run"] else ""
+            text = f"{payload['result']} {_operations(payload['ops_count'])}{dry}"
         case "error":
             text = payload["message"]
         case _:
