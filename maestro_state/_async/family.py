@@ -198,10 +198,11 @@ class AsyncFamilies:
         with layout.open_folder(self.root, work.path) as folder, folder.locked(_LOCK):
             written = (folder.read(_WRITTEN, limit=64) or b"").decode("ascii", "replace").strip()
             last = after = written if is_stream_id(written) else None
-            async for one in self.accepted(work, after):
-                if not (one.source and layout.has_file(folder, one.source)):
-                    layout.write_breadcrumb(folder, one.breadcrumb)
-                last = one.entry_id
+            with layout.Filing(folder) as filing:
+                async for one in self.accepted(work, after):
+                    if not (one.source and layout.has_file(folder, one.source)):
+                        filing.add(one.breadcrumb)
+                    last = one.entry_id
             if last != after and last:
                 folder.replace(_WRITTEN, last.encode())
         return work
