@@ -13,7 +13,6 @@ from typing import Any
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
 from maestro_state.errors import Refused, ServerStorageError, WorkSessionClosed, WorkSessionNotFound
-from maestro_state.names import is_stream_id
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.project import Project
@@ -22,10 +21,6 @@ from maestro_state.states import WorkStatus
 from maestro_state.wsession import layout
 from maestro_state.wsession.naming import WorkPath, is_uuid, pick_work
 from maestro_state.wsession.records import DEPTH_MAX, Accepted, Breadcrumb, WorkView
-
-#: How far this folder has got what was accepted.
-_WRITTEN = ".written"
-_LOCK = ".lock"
 
 #: A breadcrumb file may be indented: that much larger than what is stored.
 _FILE_MARGIN = 4
@@ -204,15 +199,10 @@ class Families:
         """
         work = self.live(work_id)
         layout.write_record(self.root, work.path, work.record)
-        with layout.open_folder(self.root, work.path) as folder, folder.locked(_LOCK):
-            written = (folder.read(_WRITTEN, limit=64) or b"").decode("ascii", "replace").strip()
-            last = after = written if is_stream_id(written) else None
-            with layout.Filing(folder) as filing:
-                for one in self.accepted(work, after):
-                    if not (one.source and layout.has_file(folder, one.source)):
-                        filing.add(one.breadcrumb)
-                    last = one.entry_id
-            if last != after and last:
-                folder.replace(_WRITTEN, last.encode())
+        with layout.open_folder(self.root, work.path) as folder:
+            after = layout.written_to(folder)
+            while page := self._server.fetch(crumb_ops.read_page(self._server.terms, work, after)):
+                # Nothing is awaited while the lock is held: another task here would wait for it, and we for the task.
+                layout.file_page(folder, page)
+                after = page[-1].entry_id
         return work
-

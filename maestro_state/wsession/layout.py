@@ -18,6 +18,8 @@ import msgspec
 from maestro_state.clock import from_iso, iso
 from maestro_state.disk import Folder
 from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
+from maestro_state.models import id_order
+from maestro_state.names import is_stream_id
 from maestro_state.wsession.naming import (
     BASE,
     BREADCRUMBS,
@@ -30,10 +32,14 @@ from maestro_state.wsession.naming import (
     is_depth,
     is_work_id,
 )
-from maestro_state.wsession.records import DEPTH_MAX, Breadcrumb, WorkSession, breadcrumb_of
+from maestro_state.wsession.records import DEPTH_MAX, Accepted, Breadcrumb, WorkSession, breadcrumb_of
 
 #: Largest session.json that is read.
 _RECORD_LIMIT = 4 << 20
+
+#: Says how far this folder has what was accepted; and who may say so.
+_WRITTEN = ".written"
+_LOCK = ".lock"
 
 #: Largest breadcrumb file that is looked into for its id.
 _BREADCRUMB_LIMIT = 1 << 30
@@ -132,6 +138,24 @@ class Filing:
         self._opened.close()
         if self._written > _SINGLY and error is None:
             os.sync()
+
+
+def written_to(folder: Folder) -> str | None:
+    """Return the entry up to which this folder has what was accepted."""
+    written = (folder.read(_WRITTEN, limit=64) or b"").decode("ascii", "replace").strip()
+    return written if is_stream_id(written) else None
+
+
+def file_page(folder: Folder, page: list[Accepted]) -> None:
+    """File breadcrumbs that follow each other, and note how far that is; what came by a file is there already."""
+    with folder.locked(_LOCK):
+        with Filing(folder) as filing:
+            for one in page:
+                if not (one.source and has_file(folder, one.source)):
+                    filing.add(one.breadcrumb)
+        before, last = written_to(folder), page[-1].entry_id
+        if before is None or id_order(before) < id_order(last):
+            folder.replace(_WRITTEN, last.encode())
 
 
 def _numbered(stem: str, number: int) -> str:
