@@ -73,8 +73,11 @@ class Folder:
                 raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
             return file.read(limit + 1)
 
-    def replace(self, name: str, content: bytes, *, mode: int = 0o600) -> None:
-        """Put a file in place whole: whoever reads meanwhile sees the old one or the new one."""
+    def replace(self, name: str, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+        """Put a file in place whole: whoever reads meanwhile sees the old one or the new one.
+
+        Whoever writes many at once makes them durable together, later.
+        """
         _check(name)
         aside = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
@@ -85,12 +88,14 @@ class Folder:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(content)
                     file.flush()
-                    os.fsync(file.fileno())
+                    if durable:
+                        os.fsync(file.fileno())
                 os.rename(aside, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
             except OSError:
                 os.unlink(aside, dir_fd=self._fd)
                 raise
-            os.fsync(self._fd)
+            if durable:
+                os.fsync(self._fd)
         except OSError as error:
             raise _refuse(error, self._inside(name)) from error
 
