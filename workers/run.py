@@ -145,7 +145,7 @@ class _Attempt:
     def _on_output(self, data: bytes) -> str | None:
         if self._parser is not None:
             data = _encoded("".join(self._parser.feed(data)))
-        data = self._held + data
+        data = self._held + data if self._held else data
         data, self._held = _split_at_character(data)
         return self._store(data)
 
@@ -153,7 +153,7 @@ class _Attempt:
         """Append output; why to stop, if there is a reason."""
         room = self._limit - self._size
         is_over = len(data) > room
-        data = data[:room]
+        data = data[:room] if is_over else data
         try:
             is_canceled = bool(data) and self._maestro.claims.add_output(self._claim, self._size, data)
         except LostClaim as error:
