@@ -71,8 +71,10 @@ def _to_start(bench: Rig) -> Row:
 
 
 def _throughput(bench: Rig) -> Row:
-    code = f"import os\nblock = b'a line of sixty-four characters, as a tool might print it ....\\n' * 1024\n" \
-           f"for _ in range({OUTPUT_BYTES} // len(block)): os.write(1, block)"  # fmt: skip
+    code = (
+        "import os\nblock = b'a line of sixty-four characters, as a tool might print it ....\\n' * 1024\n"
+        f"for _ in range({OUTPUT_BYTES} // len(block)): os.write(1, block)"
+    )
     tool = shlex.join([sys.executable, "-S", "-c", code])
     bench.maestro.sessions.start("large", tool=tool)
     target = bench.folder / "output"

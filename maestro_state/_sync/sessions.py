@@ -10,9 +10,9 @@ from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
 from maestro_state.names import is_session_id, pick, slugify
-from maestro_state.ops import terminals
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
+from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
 from maestro_state.states import Liveness
 
