@@ -52,9 +52,13 @@ def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: 
 @session.command("list")
 @click.option("--all", "show_all", is_flag=True, help="Also those archived more than 30 days ago.")
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--mine", is_flag=True, help="Only those you started.")
+@click.option("--user", metavar="USER", help="Only those this user started.")
 @json_option
 @pass_app
-def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) -> None:
+def list_sessions(
+    app: App, show_all: bool, state: str | None, mine: bool, user: str | None, as_json: bool
+) -> None:
     """List sessions, last active first.
 
     \b
@@ -64,7 +68,10 @@ def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) ->
     from cli import output
     from maestro_state.clock import from_iso, now_ms
 
-    rows = app.maestro.sessions.list(state=state, everything=show_all)
+    if mine and user is not None:
+        raise click.UsageError("--mine and --user cannot be used together")
+    me = app.maestro.settings.user
+    rows = app.maestro.sessions.list(state=state, user=me if mine else user, everything=show_all)
     if as_json:
         output.document({"sessions": rows})
         return
@@ -72,8 +79,10 @@ def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) ->
         output.note("no sessions yet: maestro session start NAME")
         return
     now = now_ms()
+    # Whose a session is matters where there are others.
+    is_shared = any(row.user_id not in ("", me) for row in rows)
     output.table(
-        ("", "session", "state", "status", "last activity"),
+        ("", "session", "state", "status", "last activity", *(["user"] if is_shared else [])),
         [
             (
                 "*" if row.active else " ",
@@ -81,6 +90,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, as_json: bool) ->
                 output.state_word(row.state),
                 "orphan" if row.orphan else "archived" if row.archived else output.state_word(row.status),
                 output.ago(from_iso(row.updated_at), now),
+                *([row.user_id] if is_shared else []),
             )
             for row in rows
         ],
@@ -126,6 +136,7 @@ def _show_status(found: SessionStatus) -> None:
         ("activity", output.ago(from_iso(record.last_activity), now_ms())),
         ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
         ("tool", output.safe(record.tool_active) if record.tool_active else "none yet"),
+        ("context", _context_line(found)),
         ("runs", _runs_gist(found)),
     ]
     if record.notes:
@@ -137,6 +148,12 @@ def _show_status(found: SessionStatus) -> None:
         output.line(f"  {name:<10}{value}")
     for one in found.attached:
         output.line(f"  {'attached':<10}{output.safe(f'{one.user}@{one.host} {one.terminal}')}")
+
+
+def _context_line(found: SessionStatus) -> str:
+    drifted = sum(1 for item in found.context if item.drift in ("changed", "missing"))
+    count = f"{len(found.context)} item{'' if len(found.context) == 1 else 's'}"
+    return f"{count}, {drifted} changed since (maestro context list)" if drifted else count
 
 
 @session.command()

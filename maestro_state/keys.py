@@ -44,6 +44,9 @@ INDEX_KEYS = (
     Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
 )
 
+#: Written behind a change that replicas must have: those that have it have everything before it.
+BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
+
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
     Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
@@ -51,8 +54,45 @@ QUEUE_KEYS = (
     Key("queues", "rq:queues", "set", "the queues there are", "enqueue_run"),
 )
 
+#: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.
+#: The record is named like a session's: that is how the includes speak of it.
+DISCUSSION_KEYS = (
+    Key("session", ":discussion", "hash", "the record, and the last call of each client", "every discussion script"),
+    Key("transcript", ":transcript", "stream", "the discussion's events", "add_discussion_event, finish_discussion"),
+)
+
+#: What spans discussions; may be lost: the disk knows every discussion of a checkout.
+DISCUSSION_INDEX_KEYS = (
+    Key("open", ":discussions", "zset", "open discussions by last activity", "index_discussion, forget_discussion"),
+)
+
+#: Keys of one work session; they live and expire together, like those of a session. `session` is named as there,
+#: because the same Lua includes work on it.
+WORK_KEYS = (
+    Key("session", ":work", "hash", "the record, and how far breadcrumbs were applied", "every work script"),
+    Key("breadcrumbs", ":work:breadcrumbs", "stream", "breadcrumbs as accepted, one entry each", "add_breadcrumb"),
+    Key("log", ":work:log", "stream", "what was applied and what happened", "every work script but add_breadcrumb"),
+    Key("ids", ":work:ids", "hash", "breadcrumb id → its entry, so that each is accepted once", "add_breadcrumb"),
+    Key("totals", ":work:totals", "hash", "statistics of what was applied", "apply_breadcrumbs"),
+    Key("children", ":work:children", "set", "ids of work sessions started under this one", "add_child"),
+)
+
+#: The index of work sessions: the same four keys, in the same order, written by the same scripts.
+WORK_INDEX_KEYS = tuple(
+    Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "queue": QUEUE_KEYS}
+FAMILIES = {
+    "session": SESSION_KEYS,
+    "index": INDEX_KEYS,
+    "barrier": BARRIER_KEYS,
+    "queue": QUEUE_KEYS,
+    "discussion": DISCUSSION_KEYS,
+    "discussion_index": DISCUSSION_INDEX_KEYS,
+    "work": WORK_KEYS,
+    "work_index": WORK_INDEX_KEYS,
+}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -68,7 +108,23 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+        self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
+        self.work = lru_cache(maxsize=1024)(self._work)
+        self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
+
+    def patterns(self) -> tuple[str, ...]:
+        """Return what matches every key of this namespace and no other's, as a server's access list writes it."""
+        return (f"{self.namespace}:*",)
+
+    def queue_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that a run's job is put into."""
+        jobs = self.namespace.replace(".", "-")
+        return (f"rq:job:{jobs}_*", f"rq:queue:{self.namespace}", "rq:queues")
+
+    def worker_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that say which workers listen."""
+        return (f"rq:workers:{self.namespace}", f"rq:worker:{self.namespace}-*")
 
     def _session(self, session_id: str) -> tuple[str, ...]:
         """Return all keys of a session, in table order."""
@@ -79,9 +135,18 @@ class Keyspace:
         """Return one key of a session by its name in the table."""
         return str(self.session(session_id)[NAMES["session"].index(name)])
 
+    def barrier(self, beside: str) -> str:
+        """Return the key to write behind a change of `beside`, on the same node."""
+        return beside.partition("}")[0] + "}" + BARRIER_KEYS[0].suffix
+
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""
         return self.index[NAMES["index"].index(name)]
+
+    def discussion(self, discussion_id: str) -> tuple[str, ...]:
+        """Return all keys of a discussion, in table order."""
+        tag = f"{self.namespace}:{{{discussion_id}}}"
+        return tuple(tag + key.suffix for key in DISCUSSION_KEYS)
 
     def followed(self, session_id: str) -> list[str]:
         """Return the streams a follower of this session reads."""
@@ -95,3 +160,12 @@ class Keyspace:
     def queue_workers(self) -> str:
         """Return the key of RQ's that names the workers of this namespace."""
         return f"rq:workers:{self.namespace}"
+
+    def _work(self, work_id: str) -> tuple[str, ...]:
+        """Return all keys of a work session, in table order."""
+        tag = f"{self.namespace}:{{{work_id}}}"
+        return tuple(tag + key.suffix for key in WORK_KEYS)
+
+    def of_work(self, work_id: str, name: str) -> str:
+        """Return one key of a work session by its name in the table."""
+        return str(self.work(work_id)[NAMES["work"].index(name)])

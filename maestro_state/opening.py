@@ -36,6 +36,7 @@ class Opening:
             grace_ms=settings.dirty_grace_seconds * 1000,
             idle_after_ms=settings.idle_after_seconds * 1000,
             max_value_bytes=settings.max_blob_bytes,
+            wait_replicas=settings.wait_replicas,
         )
         if settings.redis_url:
             return cls(Project(root), settings, parse_url(settings.redis_url), None, terms)

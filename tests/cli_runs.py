@@ -1,4 +1,4 @@
-"""Running the installed `maestro` command as its users do: a process of its own, judged by what it prints and leaves."""
+"""Running the installed `maestro` command as its users do: a process of its own, judged by what it prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ def maestro_command(
 ) -> subprocess.CompletedProcess[str]:
     """Run one command line in a folder."""
     done = subprocess.run(
-        [MAESTRO, *words], cwd=folder, env=os.environ | (env or {}), input=stdin, capture_output=True, check=False
+        [MAESTRO, *words],
+        cwd=folder,
+        env=os.environ | (env or {}),
+        input=stdin,
+        capture_output=True,
+        check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -1,7 +1,7 @@
 """Programs that tests run as processes of their own, and how they are started and ended.
 
-`python -m tests.programs NAME ARGUMENTS…`. Each one prints a line per thing the server acknowledged, to a file, so that
-what it knew is still known after it was killed; closing its standard input asks it to leave.
+`python -m tests.programs NAME ARGUMENTS…`. Each one prints a line per thing the server acknowledged, to a
+file, so that what it knew is still known after it was killed; closing its standard input asks it to leave.
 """
 
 from __future__ import annotations

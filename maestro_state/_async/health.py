@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 
 from maestro_state._async.server import AsyncServer
-from maestro_state.connection.url import masked
+from maestro_state.connection import ReplyError, connect_async, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
 from maestro_state.ops import health as ops
@@ -28,7 +29,7 @@ class AsyncHealth:
     async def checks(self) -> list[Check]:
         """Look at everything; never raises for what it finds."""
         found = await self._server_checks()
-        return [*found, self._disk(), self._index_file(), *self._settings_checks()]
+        return [*found, self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
 
     async def repair(self) -> list[str]:
         """Set a damaged index.json aside and rebuild it from the live sessions of this project; say what was done."""
@@ -41,19 +42,45 @@ class AsyncHealth:
         return [f"sessions/index.json rebuilt with {len(rows)} sessions; the old one is index.json.damaged"]
 
     async def _server_checks(self) -> list[Check]:
-        where = masked(self._settings.redis_url) if self._settings.redis_url else "embedded server"
+        settings = self._settings
+        where = masked(settings.redis_url) if settings.redis_url else "embedded server"
         try:
-            info = await self._server.fetch(ops.read_info())
+            # Something every user may ask: a server that only keeps quiet about itself is not one that is down.
+            await self._server.fetch(index_ops.count_sessions(self._server.terms))
+            info = await self._info()
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
-        return [Check("server", "ok", where), *ops.judge(info), *self._exposure()]
+        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
+        queue = ops.judge_queue(settings.redis_url, settings.queue_url)
+        return [Check("server", "ok", where), *judged, *await self._access(), *queue]
 
-    def _exposure(self) -> list[Check]:
-        url = self._settings.redis_url
-        if not url or not url.startswith("redis://") or "@" in url:
+    async def _info(self) -> dict[str, str] | None:
+        """Return what the server says of itself, or None when this user may not ask."""
+        try:
+            info: dict[str, str] = await self._server.fetch(ops.read_info())
+        except ServerUnavailable as error:
+            if isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM":
+                return None
+            raise
+        return info
+
+    async def _access(self) -> list[Check]:
+        """Try the server as a stranger would."""
+        if not self._settings.redis_url or self._settings.redis_url.startswith("unix://"):
             return []
-        detail = "the server is reached over TCP without password or TLS"
-        return [Check("access", "warn", detail, "rediss://user:password@host, or a unix socket")]
+        address = parse_url(self._settings.redis_url)
+        is_local = all(host in ("localhost", "::1") or host.startswith("127.") for host, _ in address.hosts)
+        is_open: bool | None = None
+        if address.scheme in ("redis", "rediss"):
+            stranger = connect_async(replace(address, username=None, password=None, db=0))
+            try:
+                await stranger.call(*index_ops.count_sessions(self._server.terms).command)
+                is_open = True
+            except MaestroError:
+                is_open = False
+            finally:
+                await stranger.close()
+        return ops.judge_access(is_open=is_open, is_local=is_local, is_encrypted=address.tls)
 
     def _disk(self) -> Check:
         try:
@@ -74,6 +101,15 @@ class AsyncHealth:
         except MaestroError as error:
             return Check("index", "fail", str(error), error.hint)
         return Check("index", "ok", "sessions/index.json and sessions/active are readable")
+
+    def _tools(self) -> Check:
+        from maestro_state.catalog import names, resolve
+
+        found = [name for name in names() if name != "echo" and resolve(name).program()]
+        if found:
+            return Check("tools", "ok", f"{', '.join(found)} found")
+        detail = "no AI tool is on PATH; only the built-in echo can be used"
+        return Check("tools", "warn", detail, 'install one, or maestro use "COMMAND LINE"')
 
     def _settings_checks(self) -> list[Check]:
         found = []

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from maestro_state.clock import Lane, new_command_id
 from maestro_state.connection.fork import let_go_in_child
-from maestro_state.errors import ServerStorageError
+from maestro_state.errors import NotReplicated, ServerStorageError
 from maestro_state.ops.index import entry_of, index_session
+from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query
 
@@ -49,8 +50,19 @@ class AsyncServer:
         self._lanes.clear()
 
     async def run(self, call: Call) -> Any:
-        """Run one script: one round trip."""
-        return call.read(await self.connection.script(call.script, call.keys, call.args))
+        """Run one script: one round trip. Raises NotReplicated when it is done and too few replicas have it."""
+        value, missing = await self._send(call)
+        if missing:
+            raise missing
+        return value
+
+    async def _send(self, call: Call) -> tuple[Any, NotReplicated | None]:
+        if not self.terms.wait_replicas or call.script.name not in LASTING:
+            return call.read(await self.connection.script(call.script, call.keys, call.args)), None
+        reply, _, confirmed = await self.connection.script_then(
+            call.script, call.keys, call.args, confirmation(self.terms, call), wait_ms=CONFIRM_MS
+        )
+        return call.read(reply), shortfall(self.terms, confirmed)
 
     async def fetch(self, query: Query) -> Any:
         """Run one plain read: one round trip."""
@@ -58,11 +70,13 @@ class AsyncServer:
 
     async def change(self, session_id: str, call: Call) -> Any:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
-        value, summary = await self.run(call)
+        (value, summary), missing = await self._send(call)
         if summary:
             # The change itself is done: with no memory left for the index it must not look as if it were not.
             with suppress(ServerStorageError):
                 await self.run(index_session(self.terms, entry_of(session_id, summary)))
+        if missing:
+            raise missing
         return value
 
     async def close(self) -> None:

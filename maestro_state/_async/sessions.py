@@ -138,7 +138,9 @@ class AsyncSessions:
         entries = await self._server.run(index_ops.newest_sessions(terms, count))
         return [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
 
-    async def list(self, *, state: str | None = None, everything: bool = False) -> Summaries:
+    async def list(
+        self, *, state: str | None = None, user: str | None = None, everything: bool = False
+    ) -> Summaries:
         """List live sessions and this checkout's archived ones, last active first.
 
         Archived ones are those of the last 30 days, or `everything`.
@@ -151,7 +153,7 @@ class AsyncSessions:
         since = "" if everything else iso(now - ARCHIVED_SHOWN_MS)
         rows += [row for row in self._local_rows(active) if row.id not in live and row.updated_at >= since]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
-        return [row for row in rows if state is None or row.state == state]
+        return [row for row in rows if state in (None, row.state) and user in (None, row.user_id)]
 
     def _local_rows(self, active: str | None) -> Summaries:
         """Return what this checkout's index knows; a row with neither live nor archived data is an orphan."""

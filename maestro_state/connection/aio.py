@@ -97,6 +97,16 @@ class AsyncConnection:
                 raise
         return await self.call("EVAL", script.body, len(keys), *keys, *args)
 
+    async def script_then(
+        self, script: Script, keys: Sequence[Any], args: Sequence[Any], then: Sequence[tuple[Any, ...]], *, wait_ms: int
+    ) -> list[Any]:
+        """Run a script and commands behind it on one socket, all again when it breaks; the last may take `wait_ms`."""
+        # By its body: a digest that the server does not know would make the commands behind it wait for nothing.
+        commands = [("EVAL", script.body, len(keys), *keys, *args), *then]
+        packed = b"".join([pack_command(command) for command in commands])
+        replies = await self._attempt(packed, len(commands), None, wait_ms / 1000 + BLOCK_MARGIN_S)
+        return [self._checked(reply) for reply in replies]
+
     async def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, on its own socket; 0 waits for ever."""
         limit_s = block_ms / 1000 + BLOCK_MARGIN_S if block_ms else 0.0

@@ -19,12 +19,16 @@ from maestro_state.connection.faults import (
     is_passing,
     refusal,
 )
-from maestro_state.connection.translation import LIBRARY_ERRORS, all_clients, keep_raw, read_error
+from maestro_state.connection.translation import LIBRARY_ERRORS, all_clients, keep_raw, read_error, sentinel_answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from maestro_state.connection.shape import Script
+
+
+#: Answers of a node that does not have the slot, or not any more.
+_ELSEWHERE = ("MOVED", "ASK")
 
 
 class _Clients:
@@ -103,6 +107,15 @@ def _is_cluster(client: Any) -> bool:
     return hasattr(client, "get_default_node")
 
 
+def _is_elsewhere(replies: list[Any]) -> bool:
+    return any(type(reply) is ReplyError and reply.kind in _ELSEWHERE for reply in replies)
+
+
+def _later(reply: Any) -> Any:
+    """Return a redirection as an answer that passes: the layout is read anew, then all is sent again."""
+    return ReplyError(f"TRYAGAIN {reply}") if _is_elsewhere([reply]) else reply
+
+
 class LibraryConnection(_Clients):
     """A server behind a redis-py client; thread-safe as far as that client is."""
 
@@ -123,6 +136,13 @@ class LibraryConnection(_Clients):
                 raise
         return self.call("EVAL", script.body, len(keys), *keys, *args)
 
+    def script_then(
+        self, script: Script, keys: Sequence[Any], args: Sequence[Any], then: Sequence[tuple[Any, ...]], *, wait_ms: int
+    ) -> list[Any]:
+        """Run a script and commands behind it on one connection, all again when it breaks."""
+        commands = [("EVAL", script.body, len(keys), *keys, *args), *then]
+        return self._checked(self._attempt(commands, _limit_s(wait_ms), together=keys[0]))
+
     def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, beside all other calls."""
         return self._checked(self._attempt([args], _limit_s(block_ms)))[0]
@@ -132,24 +152,29 @@ class LibraryConnection(_Clients):
         for client in self._made:
             client.close()
 
-    def _attempt(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None) -> list[Any]:
-        """Send until there are whole answers."""
+    def _attempt(
+        self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None, *, together: Any = None
+    ) -> list[Any]:
+        """Send until there are whole answers; those that belong `together` go where that key is, on one connection."""
         patience: Patience | None = None
         while True:
             fault: Fault | None
             try:
-                replies = self._try(commands, limit_s)
+                replies = self._try(commands, limit_s, together)
                 fault = self._first_passing(replies)
                 if fault is None:
                     return replies
             except OSError as broken:
                 fault = broken
+                self._known = self._known or sentinel_answered(self._made, broken)
             patience = patience or self._patience()
             time.sleep(patience.pause_after(fault))
 
-    def _try(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None) -> list[Any]:
+    def _try(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None, together: Any = None) -> list[Any]:
         try:
             client = self._pick(limit_s)
+            if together is not None and _is_cluster(client):
+                return self._on_node(client, commands, together)
             if len(commands) == 1:
                 return [client.execute_command(*commands[0])]
             if not _is_cluster(client):
@@ -160,6 +185,16 @@ class LibraryConnection(_Clients):
         except LIBRARY_ERRORS as error:
             return [read_error(error)] * len(commands)
         return [self._try([command], limit_s)[0] for command in commands]
+
+    def _on_node(self, client: Any, commands: Sequence[tuple[Any, ...]], key: Any) -> list[Any]:
+        node = client.get_redis_connection(client.get_node_from_key(key))
+        with node.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies = [_read(reply) for reply in pipeline.execute(raise_on_error=False)]
+        if _is_elsewhere(replies):
+            client.nodes_manager.initialize()
+        return [_later(reply) for reply in replies]
 
 
 class AsyncLibraryConnection(_Clients):
@@ -182,6 +217,13 @@ class AsyncLibraryConnection(_Clients):
                 raise
         return await self.call("EVAL", script.body, len(keys), *keys, *args)
 
+    async def script_then(
+        self, script: Script, keys: Sequence[Any], args: Sequence[Any], then: Sequence[tuple[Any, ...]], *, wait_ms: int
+    ) -> list[Any]:
+        """Run a script and commands behind it on one connection, all again when it breaks."""
+        commands = [("EVAL", script.body, len(keys), *keys, *args), *then]
+        return self._checked(await self._attempt(commands, _limit_s(wait_ms), together=keys[0]))
+
     async def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, beside all other calls."""
         return self._checked(await self._attempt([args], _limit_s(block_ms)))[0]
@@ -191,24 +233,29 @@ class AsyncLibraryConnection(_Clients):
         for client in self._made:
             await client.aclose()
 
-    async def _attempt(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None) -> list[Any]:
-        """Send until there are whole answers."""
+    async def _attempt(
+        self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None, *, together: Any = None
+    ) -> list[Any]:
+        """Send until there are whole answers; those that belong `together` go where that key is, on one connection."""
         patience: Patience | None = None
         while True:
             fault: Fault | None
             try:
-                replies = await self._try(commands, limit_s)
+                replies = await self._try(commands, limit_s, together)
                 fault = self._first_passing(replies)
                 if fault is None:
                     return replies
             except OSError as broken:
                 fault = broken
+                self._known = self._known or sentinel_answered(self._made, broken)
             patience = patience or self._patience()
             await asyncio.sleep(patience.pause_after(fault))
 
-    async def _try(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None) -> list[Any]:
+    async def _try(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None, together: Any = None) -> list[Any]:
         try:
             client = self._pick(limit_s)
+            if together is not None and _is_cluster(client):
+                return await self._on_node(client, commands, together)
             if len(commands) == 1:
                 return [await client.execute_command(*commands[0])]
             if not _is_cluster(client):
@@ -219,3 +266,27 @@ class AsyncLibraryConnection(_Clients):
         except LIBRARY_ERRORS as error:
             return [read_error(error)] * len(commands)
         return [(await self._try([command], limit_s))[0] for command in commands]
+
+    async def _on_node(self, client: Any, commands: Sequence[tuple[Any, ...]], key: Any) -> list[Any]:
+        await client.initialize()
+        node = client.get_node_from_key(key)
+        connection = node.acquire_connection()
+        whole = False
+        try:
+            await connection.connect()
+            await connection.send_packed_command(connection.pack_commands(commands), False)
+            replies = []
+            for _ in commands:
+                try:
+                    replies.append(await connection.read_response())
+                except LIBRARY_ERRORS as error:
+                    replies.append(read_error(error))
+            whole = True
+        finally:
+            # Also when cancelled: a socket with half an answer in it must never be used again.
+            if not whole:
+                await connection.disconnect(nowait=True)
+            node.release(connection)
+        if _is_elsewhere(replies):
+            await client.nodes_manager.initialize()
+        return [_later(reply) for reply in replies]

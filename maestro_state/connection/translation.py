@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from redis import exceptions as theirs
+from redis.sentinel import MasterNotFoundError
 
 from maestro_state.connection.faults import AnswerLateError, ConnectionLostError, ReplyError
 
@@ -24,6 +25,8 @@ _WORDS: tuple[tuple[type[theirs.RedisError], str], ...] = (
     (theirs.ClusterCrossSlotError, "CROSSSLOT"),
     (theirs.MasterDownError, "MASTERDOWN"),
     (theirs.AuthenticationError, "NOAUTH"),
+    (theirs.MovedError, "MOVED"),
+    (theirs.AskError, "ASK"),
 )
 #: Everything that redis-py raises on purpose; its cluster exceptions have a root of their own.
 LIBRARY_ERRORS = (theirs.RedisError, theirs.RedisClusterException)
@@ -33,6 +36,9 @@ _KEPT = ("COMMAND", "CLUSTER")
 
 def read_error(error: theirs.RedisError | theirs.RedisClusterException) -> ReplyError:
     """Return the server's answer behind an exception, or raise OSError when it is about the connection."""
+    if type(error) is theirs.ClusterError:
+        # It followed redirections, or was told to try again, as often as it does by itself: a slot is being moved.
+        return ReplyError(f"TRYAGAIN {error}")
     word = getattr(error, "status_code", None)
     word = word or next((known for kind, known in _WORDS if isinstance(error, kind)), None)
     if word is None:
@@ -60,6 +66,16 @@ def all_clients(client: Any) -> list[Any]:
     """Return a client and those it asks where its server is: closing it alone would leave theirs open."""
     sentinel = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
     return [client, *(sentinel.sentinels if sentinel is not None else ())]
+
+
+def sentinel_answered(clients: list[Any], fault: OSError) -> bool:
+    """Tell whether a sentinel was there when its master was not: then the address is right, and waiting makes sense."""
+    managers = [getattr(getattr(client, "connection_pool", None), "sentinel_manager", None) for client in clients]
+    watching = next((len(manager.sentinels) for manager in managers if manager is not None), 0)
+    if isinstance(fault.__cause__, MasterNotFoundError):
+        # It lists the sentinels it could not reach, each with a dash.
+        return str(fault.__cause__).count(" - ") < watching
+    return watching > 0
 
 
 def keep_raw(client: Any) -> None:

@@ -29,9 +29,35 @@ def parse_info(text: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
-def judge(info: dict[str, str]) -> list[Check]:
+def judge(info: dict[str, str], wait_replicas: int = 0) -> list[Check]:
     """Return what a careful person would say about this server."""
-    return [_version(info), _persistence(info), _eviction(info), _memory(info)]
+    found = [_version(info), _persistence(info), _eviction(info), _memory(info)]
+    return [*found, _replicas(info, wait_replicas)] if wait_replicas else found
+
+
+def silent() -> Check:
+    """Return what to say of a server that may not be asked about itself."""
+    detail = "this user may not ask the server about itself: persistence, eviction, version and memory are not known"
+    return Check("server info", "warn", detail, "let it use INFO, as maestro acl does")
+
+
+def judge_access(*, is_open: bool | None, is_local: bool, is_encrypted: bool) -> list[Check]:
+    """Say who else can reach a server over the network; `is_open` says whether it lets a stranger in, if known."""
+    if is_open:
+        detail = "the server asks for no password: whoever reaches it can read and change everything"
+        return [Check("access", "warn" if is_local else "fail", detail, "maestro acl writes an access list")]
+    if is_encrypted or is_local:
+        return [Check("access", "ok", "a password is needed")] if is_open is not None else []
+    detail = "passwords and contents travel unencrypted"
+    return [Check("access", "warn", detail, "rediss:// with the server's certificate, or a private network")]
+
+
+def judge_queue(state_url: str | None, queue_url: str | None) -> list[Check]:
+    """Say whether there is a place for the queue, which cannot be on a cluster."""
+    if not (state_url or "").startswith("redis+cluster://") or queue_url:
+        return []
+    detail = "the state server is a cluster, and RQ does not run on one"
+    return [Check("queue", "fail", detail, "MAESTRO_QUEUE_URL=redis://… names a plain or Sentinel server for it")]
 
 
 def _version(info: dict[str, str]) -> Check:
@@ -69,7 +95,20 @@ def _eviction(info: dict[str, str]) -> Check:
 
 def _memory(info: dict[str, str]) -> Check:
     used, limit = int(info.get("used_memory", "0")), int(info.get("maxmemory", "0"))
+    machine = int(info.get("total_system_memory", "0"))
     shown = f"{used / 2**20:.1f} MiB used"
     if limit and used > 0.9 * limit:
-        return Check("memory", "warn", f"{shown} of {limit / 2**20:.0f}", "raise maxmemory, or end old sessions")
+        detail = f"{shown} of {limit / 2**20:.0f}: when it is full, writes are refused"
+        return Check("memory", "warn", detail, "raise maxmemory, or end old sessions")
+    if machine and used > 0.8 * machine:
+        detail = f"{shown} of the machine's {machine / 2**20:.0f}"
+        return Check("memory", "warn", detail, "end old sessions, or use a larger machine")
     return Check("memory", "ok", shown)
+
+
+def _replicas(info: dict[str, str], wanted: int) -> Check:
+    found = int(info.get("connected_slaves", "0"))
+    if found < wanted:
+        detail = f"{found} of the {wanted} replicas that MAESTRO_WAIT_REPLICAS asks for are connected"
+        return Check("replicas", "fail", detail, "start them, or lower MAESTRO_WAIT_REPLICAS")
+    return Check("replicas", "ok", f"{found} connected")

@@ -80,6 +80,11 @@ def all_sessions(terms: Terms) -> Query:
     return Query(("HVALS", terms.keys.of_index("summaries")), _entries)
 
 
+def count_sessions(terms: Terms) -> Query:
+    """Ask how many sessions the index has."""
+    return Query(("HLEN", terms.keys.of_index("summaries")), int)
+
+
 def newest_sessions(terms: Terms, count: int) -> Call:
     """Read the summaries of the sessions last active, newest first, in one round trip."""
     return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _entries(reply[1]))

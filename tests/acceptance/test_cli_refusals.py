@@ -81,7 +81,7 @@ BAD = [
 
 
 def test_bad_input_gets_one_line_and_changes_nothing(project: Path):
-    """Each of the bad command lines leaves with its exit code and error code, one line, and everything as it was."""
+    """Each bad command line leaves with its exit and error code, one line, and everything as it was."""
     for name in ("twin", "twin", "frozen"):
         printed(project, "session", "start", name)
     printed(project, "session", "end")
@@ -173,12 +173,16 @@ def test_a_corrupt_active_file(project: Path):
 
 
 def test_a_corrupt_index_file(project: Path):
-    """A damaged index.json is named and left alone, nothing is started beside it, and doctor --repair mends it."""
+    """A damaged index.json is named and left alone, nothing is started, and doctor --repair mends it."""
     started = printed(project, "session", "start", "kept")
     file = project / ".maestro/sessions/index.json"
     for content in (b"", b'{"sessions": [{"id": 1}]}', b"\xff" * 100):
         file.write_bytes(content)
-        for words in (("session", "start", "more"), ("session", "list"), ("session", "delete", "kept", "--yes")):
+        for words in (
+            ("session", "start", "more"),
+            ("session", "list"),
+            ("session", "delete", "kept", "--yes"),
+        ):
             left_with, error = refused(project, *words)
             assert (left_with, error["code"]) == (1, "file_corrupt")
             assert "repair" in error["hint"]
@@ -205,7 +209,9 @@ def _on_a_terminal(project: Path, *words: str) -> str:
     """Run a command with a terminal for its output; return what the terminal got."""
     ours, theirs = pty.openpty()
     env = os.environ | {"NO_COLOR": "1"}
-    with subprocess.Popen([MAESTRO, *words], cwd=project, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as one:
+    with subprocess.Popen(
+        [MAESTRO, *words], cwd=project, env=env, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as one:
         os.close(theirs)
         got = b""
         while True:

@@ -1,4 +1,4 @@
-"""Sessions on a real cluster of three nodes: the same verbs, each session whole on one node, all of them spread."""
+"""Sessions on a real cluster of three nodes: the same verbs, each session whole on one node."""
 
 from __future__ import annotations
 
@@ -87,7 +87,12 @@ async def test_the_same_over_asyncio(project, url):
             await maestro.sessions.end(session.id)
         for events in await asyncio.gather(*following):
             kinds = [event.type for event in events]
-            assert kinds == ["session.started", *["message.added"] * 5, "session.updated", "session.finalized"]
+            assert kinds == [
+                "session.started",
+                *["message.added"] * 5,
+                "session.updated",
+                "session.finalized",
+            ]
         assert {row.id for row in await maestro.sessions.list()} == {session.id for session in sessions}
         assert {row.state for row in await maestro.sessions.newest(6)} == {"finalizada"}
 
@@ -97,7 +102,9 @@ def test_followers_on_a_cluster(project, url):
     with Maestro(project) as maestro, Maestro(project) as other:
         session = maestro.sessions.start("followed")
         found: list = []
-        follower = threading.Thread(target=lambda: found.extend(other.follow.events(session.id, cursor="start")))
+        follower = threading.Thread(
+            target=lambda: found.extend(other.follow.events(session.id, cursor="start"))
+        )
         follower.start()
         added = [maestro.messages.add("user", str(number)).id for number in range(20)]
         maestro.sessions.end()
@@ -113,9 +120,14 @@ def test_the_command_line_on_a_cluster(project, url):
     assert [one["content"] for one in printed(project, "messages")["messages"]] == ["hello"]
     assert [row["id"] for row in printed(project, "session", "list")["sessions"]] == [started["id"]]
     watched = maestro_command(project, "watch", "--json", "--from", "start", "--until-idle", "0.1")
-    assert [json.loads(line)["type"] for line in watched.stdout.splitlines()] == ["session.started", "message.added"]
-    checks = printed(project, "doctor")["checks"]
-    assert {check["name"] for check in checks} >= {"server", "version", "persistence", "eviction"}
+    assert [json.loads(line)["type"] for line in watched.stdout.splitlines()] == [
+        "session.started",
+        "message.added",
+    ]
+    # The queue needs a server of its own beside a cluster; the state on it is judged as anywhere.
+    checks = json.loads(maestro_command(project, "doctor", "--json").stdout)["checks"]
+    judged = {check["name"]: check["status"] for check in checks}
+    assert {judged[name] for name in ("server", "version", "persistence", "eviction")} == {"ok"}
 
 
 def test_keys_of_two_sessions_in_one_script_are_refused(project, url, nodes):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
 
 from maestro_state.connection import ReplyError, connect, connect_async
 from maestro_state.errors import ServerUnavailable
-from tests.servers import Server, cluster, free_port, raw_call, valkey
+from tests.sentinels import watched_master
+from tests.servers import cluster, free_port, raw_call
 from tests.waiting import wait_until
 
 
@@ -95,37 +96,6 @@ async def test_absent_cluster_is_reported():
     with pytest.raises(ServerUnavailable, match="cannot reach"):
         await later.call("GET", "a")
     await later.close()
-
-
-@contextmanager
-def watched_master(tmp_path):
-    """Run a master, its replica, and a sentinel that fails over by itself."""
-    port, other, watching = free_port(), free_port(), free_port()
-    replica_args = ["--replicaof", "127.0.0.1", str(port), "--repl-diskless-sync-delay", "0"]
-    with (
-        valkey(tmp_path, port=port, args=["--repl-diskless-sync-delay", "0"]) as master,
-        valkey(tmp_path, port=other, args=replica_args) as replica,
-    ):
-        folder = tmp_path / "sentinel"
-        folder.mkdir()
-        settings = folder / "sentinel.conf"
-        settings.write_text(
-            f"port {watching}\nbind 127.0.0.1\nunixsocket {folder}/s\ndir {folder}\n"
-            f"sentinel monitor mymaster 127.0.0.1 {port} 1\n"
-            "sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 3000\n"
-        )
-        sentinel = Server(folder, watching, [], settings=settings)
-        try:
-            sentinel.start()
-            wait_until(
-                lambda: b"slaves=1" in raw_call(sentinel, "INFO", "sentinel")
-                and b"master_link_status:up" in raw_call(replica, "INFO", "replication"),
-                "the sentinel does not know the replica",
-                30.0,
-            )
-            yield f"redis+sentinel://127.0.0.1:{watching}/mymaster", master, replica
-        finally:
-            sentinel.stop()
 
 
 async def test_master_behind_a_sentinel(tmp_path):

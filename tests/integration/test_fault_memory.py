@@ -35,7 +35,7 @@ def fill(maestro, session_id, size=4000):
 
 
 def test_no_session_is_lost_and_nothing_is_half_done(project, tmp_path):
-    """With 8 MB and noeviction all 200 sessions live, the writer gets an error, and what failed left no trace."""
+    """With 8 MB and noeviction all 200 sessions live, the writer gets an error, what failed left no trace."""
     with (
         valkey(tmp_path, args=[*MEMORY, "--maxmemory-policy", "noeviction"]) as server,
         redis.Redis(unix_socket_path=server.socket) as raw,

@@ -1,4 +1,4 @@
-"""A reply that is lost after the server has done the work: every message is there exactly once all the same."""
+"""A reply that is lost after the server has done the work: every message is there exactly once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ def contents(messages):
 
 
 def test_a_thousand_messages_are_a_thousand(project, tmp_path):
-    """With one reply in twenty lost, 1000 adds leave 1000 messages, in order, each with the id its caller got."""
+    """With one reply in twenty lost, 1000 adds leave 1000 messages, in order, with the ids callers got."""
     with valkey(tmp_path) as server, lossy_proxy(server, losing(seeded())) as proxy:
-        with Maestro(project, redis_url=server.url) as direct, Maestro(project, redis_url=proxy.url) as maestro:
+        with (
+            Maestro(project, redis_url=server.url) as direct,
+            Maestro(project, redis_url=proxy.url) as maestro,
+        ):
             session = direct.sessions.start("lossy")
             maestro.server.connection.retry_s = 60.0
             added = [maestro.messages.add("user", str(number), session.id) for number in range(APPENDS)]
@@ -74,21 +77,23 @@ async def test_callers_that_share_a_connection_are_told_apart(project, tmp_path)
 
 def test_a_reply_lost_amid_a_busy_session_is_still_known(project, tmp_path):
     """Hundreds of calls by others between a call and its repeat do not make the server forget it."""
-    with valkey(tmp_path) as server:
-        lose_next = threading.Event()
-        with lossy_proxy(server, lambda number: lose_next.is_set()) as proxy:
-            with Maestro(project, redis_url=server.url) as busy, Maestro(project, redis_url=proxy.url) as unlucky:
-                session = busy.sessions.start("busy")
-                unlucky.server.connection.retry_s = 60.0
-                unlucky.messages.add("user", "first", session.id)
-                lose_next.set()
-                caller = threading.Thread(target=unlucky.messages.add, args=("user", "once", session.id))
-                caller.start()
-                for number in range(500):
-                    busy.messages.add("user", f"other {number}", session.id)
-                lose_next.clear()
-                caller.join(60)
-                found = contents(busy.messages.since(None, session.id))
+    lose_next = threading.Event()
+    with valkey(tmp_path) as server, lossy_proxy(server, lambda number: lose_next.is_set()) as proxy:
+        with (
+            Maestro(project, redis_url=server.url) as busy,
+            Maestro(project, redis_url=proxy.url) as unlucky,
+        ):
+            session = busy.sessions.start("busy")
+            unlucky.server.connection.retry_s = 60.0
+            unlucky.messages.add("user", "first", session.id)
+            lose_next.set()
+            caller = threading.Thread(target=unlucky.messages.add, args=("user", "once", session.id))
+            caller.start()
+            for number in range(500):
+                busy.messages.add("user", f"other {number}", session.id)
+            lose_next.clear()
+            caller.join(60)
+            found = contents(busy.messages.since(None, session.id))
         assert proxy.lost > 0
         assert found.count("once") == 1
         assert len(found) == 502

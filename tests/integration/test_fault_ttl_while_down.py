@@ -1,4 +1,4 @@
-"""A time to live that passes while nobody is looking: the session is still there, and nothing of it comes back headless."""
+"""A time to live that passes while nobody looks: the session is still there, nothing comes back headless."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
 
 
 def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
-    """All sessions whose time passed while the server was down are found after it starts: expired, whole, readable."""
+    """Sessions whose time passed while the server was down are there after it starts: expired, readable."""
     with valkey(tmp_path) as server, Maestro(project, redis_url=server.url) as maestro:
         # Control first, so that its time is over no later than theirs.
         raw_call(server, "SET", "control", "1", "PX", 1000)
@@ -29,7 +29,9 @@ def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
         wait_until(lambda: now_ms() > over, "time does not pass")
         server.restart()
 
-        assert raw_call(server, "GET", "control") is None, "the control key outlived its TTL: nothing was proved"
+        assert raw_call(server, "GET", "control") is None, (
+            "the control key outlived its TTL: nothing was proved"
+        )
         assert {row.id for row in maestro.sessions.list()} == set(ids)
         for session_id in ids:
             assert maestro.sessions.read(session_id).status == "expired"
@@ -57,7 +59,7 @@ def later_calls(maestro, session_id):
 
 @pytest.mark.parametrize("lost", NAMES["session"])
 def test_a_key_that_expires_alone_leaves_no_fragment(backend, lost):
-    """Whichever key of a session expires by itself, later calls leave keys with a TTL, and none without a record."""
+    """Whichever key of a session expires by itself, later calls leave no key without a TTL or a record."""
     with backend.open(now_ms=Clock()) as maestro:
         session = maestro.sessions.start("partly")
         keys = maestro.server.terms.keys

@@ -46,7 +46,10 @@ async def test_every_place_to_join_at_shows_the_rest(backend: Backend):
             await maestro.sessions.set("preferences", {"n": number})
         whole = await seen(maestro, cursor="start")
 
-        assert [event.type for event in whole] == ["session.started", *["message.added", "session.updated"] * 10]
+        assert [event.type for event in whole] == [
+            "session.started",
+            *["message.added", "session.updated"] * 10,
+        ]
         assert [event.data["content"] for event in whole[1::2]] == [str(number) for number in range(10)]
         for at, event in enumerate(whole):
             assert ids(await seen(maestro, cursor=event.id)) == ids(whole[at + 1 :])
@@ -60,12 +63,16 @@ async def test_every_place_to_join_at_shows_the_rest(backend: Backend):
 
 @pytest.mark.parametrize(("first", "second"), [(3 * PAGE, 7), (PAGE, PAGE), (PAGE + 1, 2 * PAGE)])
 def test_full_pages_of_two_streams_stay_in_order(real: Backend, first: int, second: int):
-    """Streams longer than a page, mixed with another one, come in the order they were written, each event once."""
+    """Streams longer than a page, mixed with another one, come in the order they were written, each once."""
     with real.open(now_ms=Clock()) as maestro:
         session = maestro.sessions.start("pages")
         kinds = ["message.added"] * first + ["session.updated"] * second
         # Spread evenly: every read finds entries of both streams beyond the other's page.
-        kinds.sort(key=lambda kind, count={"message.added": 0, "session.updated": 0}: _place(kind, count, first, second))
+        kinds.sort(
+            key=lambda kind, count={"message.added": 0, "session.updated": 0}: _place(
+                kind, count, first, second
+            )
+        )
         for number, kind in enumerate(kinds):
             if kind == "message.added":
                 maestro.messages.add("user", str(number))
@@ -83,7 +90,7 @@ def _place(kind, count, first, second):
 
 @pytest.mark.parametrize("freeze", ["end", "abort"])
 async def test_the_end_of_a_session_ends_its_followers(backend: Backend, freeze: str):
-    """A follower that waits sees the session frozen and leaves; one that comes later sees all and leaves too."""
+    """A follower that waits sees the session frozen and leaves; a later one sees all and leaves too."""
     async with backend.open_async() as maestro, backend.open_async() as other:
         session = await maestro.sessions.start("ending")
 
@@ -132,7 +139,7 @@ def test_a_server_killed_under_a_follower_costs_it_nothing(real: Backend):
 
 
 async def test_presence_lasts_while_somebody_looks(backend: Backend):
-    """A terminal is shown as attached while it follows, not after it left, and not after its lease when it died."""
+    """A terminal is shown as attached while it follows, not after it left, nor for long after it died."""
     clock = Clock()
     async with backend.open_async(now_ms=clock) as maestro:
         session = await maestro.sessions.start("present")
@@ -155,7 +162,7 @@ async def test_presence_lasts_while_somebody_looks(backend: Backend):
 
 
 def test_a_killed_watcher_disappears_with_its_lease(real: Backend, tmp_path: Path):
-    """kill -9 of `maestro watch` leaves an entry that ends by itself; one that is asked to leave takes it along."""
+    """kill -9 of `maestro watch` leaves an entry that ends by itself; Ctrl-C takes it along."""
     now = Clock(0)
     with real.open() as maestro, real.open(now_ms=now) as later:
         session = maestro.sessions.start("watched")
@@ -180,7 +187,7 @@ def test_a_killed_watcher_disappears_with_its_lease(real: Backend, tmp_path: Pat
 
 
 def test_watch_shows_what_another_process_adds(real: Backend, tmp_path: Path):
-    """`maestro watch --json` prints one line per event as it happens, and goes on after the last one it printed."""
+    """`maestro watch --json` prints a line per event as it happens, and goes on where it was."""
     with real.open() as maestro:
         session = maestro.sessions.start("live")
         watch = [MAESTRO, "--project", str(real.project), "watch", session.id, "--json", "--from"]
@@ -198,7 +205,11 @@ def test_watch_shows_what_another_process_adds(real: Backend, tmp_path: Path):
             watcher.finish()
         shown += [json.loads(line) for line in watcher.lines()]
 
-    assert [event["type"] for event in shown] == ["session.started", *["message.added"] * 6, "session.finalized"]
+    assert [event["type"] for event in shown] == [
+        "session.started",
+        *["message.added"] * 6,
+        "session.finalized",
+    ]
     assert [event["data"]["content"] for event in shown[1:7]] == [*(f"c.0:{n}" for n in range(5)), "missed"]
     assert all(set(event) == {"id", "ts", "type", "data"} for event in shown)
     assert len({event["id"] for event in shown}) == len(shown)
@@ -213,7 +224,7 @@ def commands_in_a_second(server: redis.Redis) -> int:
 
 
 def test_waiting_costs_the_server_next_to_nothing(real: Backend):
-    """Ten followers of a quiet session send nothing while they wait; one that polls shows in the same count."""
+    """Ten followers of a quiet session send nothing while they wait; one that polls does show."""
     with real.open() as maestro, real.open() as polling:
         session = maestro.sessions.start("quiet")
         others = [real.open() for _ in range(10)]

@@ -26,10 +26,13 @@ def resume_often(maestro, session_id, events, stop_at):
 
 
 def test_nothing_is_lost_doubled_or_seen_in_another_order(real, tmp_path):
-    """5000 of 5000 messages, each terminal's in its order, and the same order for early, late and resuming readers."""
+    """5000 of 5000 messages, each terminal's in order, and one order for early, late and resuming readers."""
     with real.open() as maestro, ExitStack() as stack:
         session = maestro.sessions.start("crowded")
-        early = [stack.enter_context(python(tmp_path, "follow", real.project, session.id, "start")) for _ in range(2)]
+        early = [
+            stack.enter_context(python(tmp_path, "follow", real.project, session.id, "start"))
+            for _ in range(2)
+        ]
         crowds = [
             stack.enter_context(
                 python(tmp_path, "crowd", real.project, session.id, f"p{number}", TERMINALS, MESSAGES)

@@ -1,4 +1,4 @@
-"""What a session should be, in plain Python: the model the real thing is compared with. Knows nothing of servers."""
+"""What a session should be, in plain Python: what the real thing is compared with. Knows no servers."""
 
 from __future__ import annotations
 

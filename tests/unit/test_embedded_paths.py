@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +17,13 @@ from maestro_state.errors import ServerUnavailable
 @pytest.fixture
 def deep(tmp_path, monkeypatch):
     """Give a project whose path is too long for a socket, and a runtime folder of the test's own."""
-    runtime = tmp_path / "r"
-    runtime.mkdir()
-    monkeypatch.setattr(paths, "MAX_SOCKET_BYTES", len(str(runtime)) + 60)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     project = tmp_path.joinpath(*["d" * 80] * 3)
     project.mkdir(parents=True)
-    return project
+    # Not below tmp_path, which may itself be too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="m-") as runtime:
+        monkeypatch.setattr(paths, "MAX_SOCKET_BYTES", len(runtime) + 60)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield project
 
 
 def test_a_short_path_has_its_socket_inside_the_project(tmp_path, monkeypatch):
@@ -79,7 +81,7 @@ def test_made_folders_are_private(deep):
 
 def test_a_symlink_in_the_runtime_folder_is_refused(deep, tmp_path):
     """A prepared symlink does not move the socket."""
-    (tmp_path / "r" / f"maestro-{os.geteuid()}").symlink_to(tmp_path)
+    Path(os.environ["XDG_RUNTIME_DIR"], f"maestro-{os.geteuid()}").symlink_to(tmp_path)
     with pytest.raises(ServerUnavailable, match="only you can open"):
         paths.socket_path(deep)
 

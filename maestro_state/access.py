@@ -1,0 +1,74 @@
+"""Who may do what on a team's server: its access list, written from the roles Maestro has. Pure.
+
+Three roles with the least they need. A terminal and a worker reach the keys of one namespace only, so one namespace per
+group of people that must not see each other is the unit of isolation; inside a namespace everybody may see and change
+everything, and names (`user_id`) say who did something, not who may. Key names cannot be listed by terminals: a
+server does not hold SCAN to the patterns. Passwords go in as digests only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from maestro_state.errors import InvalidValue
+from maestro_state.keys import Keyspace
+
+#: Digests are fast to try: a password must be too long to guess.
+PASSWORD_MIN = 16
+
+#: What nobody but an admin gets, whatever category it is in: looking past the key patterns, scripts of others.
+_NOT = ("-@dangerous", "-@admin", "-@scripting", "-scan", "-randomkey", "-dbsize")
+#: Scripts by body and digest; confirmations by replicas; what doctor reads; the layout of a cluster.
+_ALSO = ("+eval", "+evalsha", "+wait", "+time", "+info", "+command", "+cluster|slots", "+cluster|shards",
+         "+cluster|nodes", "+cluster|info", "+cluster|myid")  # fmt: skip
+_DATA = ("-@all", "+@read", "+@write", "+@connection", *_NOT, *_ALSO)
+#: RQ's workers use transactions; the sweeper looks through the keys for sessions the index has lost.
+_WORK = ("+@transaction", "+@pubsub", "+scan")
+
+ROLES = ("terminal", "worker", "admin")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Account(msgspec.Struct, frozen=True):
+    """One user of the server."""
+
+    name: str
+    role: str  #: one of ROLES
+    password: str
+
+    def __repr__(self) -> str:
+        """Show everything but the password."""
+        return f"Account({self.name!r}, {self.role!r})"
+
+
+def access_list(keys: Keyspace, accounts: Iterable[Account]) -> str:
+    """Return the access list as the server's aclfile has it; without a password nobody gets in."""
+    lines = ["user default off resetpass resetkeys resetchannels -@all"]
+    lines += [" ".join(("user", account.name, "on", _digest(account), *_rights(keys, account))) for account in accounts]
+    return "\n".join(lines) + "\n"
+
+
+def _rights(keys: Keyspace, account: Account) -> tuple[str, ...]:
+    if account.role == "admin":
+        return ("~*", "&*", "+@all")
+    own = [f"~{pattern}" for pattern in keys.patterns()]
+    if account.role == "worker":
+        return (*own, "~rq:*", "resetchannels", "&rq:*", *_DATA, *_WORK)
+    queue = [f"~{pattern}" for pattern in keys.queue_patterns()]
+    # A terminal puts jobs into the queue and sees which workers live; it cannot pose as one.
+    seen = [f"%R~{pattern}" for pattern in keys.worker_patterns()]
+    return (*own, *queue, *seen, "resetchannels", *_DATA)
+
+
+def _digest(account: Account) -> str:
+    from hashlib import sha256
+
+    if not _NAME.fullmatch(account.name) or account.name == "default":
+        raise InvalidValue(f"'{account.name[:64]}' cannot be a user's name", hint="letters, digits, '_', '.' and '-'")
+    if len(account.password) < PASSWORD_MIN:
+        hint = f"at least {PASSWORD_MIN} characters: openssl rand -hex 24"
+        raise InvalidValue(f"the password of {account.name} is too short", hint=hint)
+    return f"#{sha256(account.password.encode()).hexdigest()}"

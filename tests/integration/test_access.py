@@ -1,0 +1,220 @@
+"""Accounts on a team's server: each does its work and nothing else, tenants do not meet, no password shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from maestro_state import Maestro, Terminal
+from maestro_state.connection import connect
+from maestro_state.errors import MaestroError, ServerUnavailable, SessionNotFound
+from tests.accounts import guarded
+from tests.cli_runs import maestro_command, printed, refused
+
+ACCOUNTS = (
+    ("ana", "terminal", "left"),
+    ("bo", "terminal", "right"),
+    ("work", "worker", "left"),
+    ("boss", "admin", "left"),
+)
+HERE = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
+
+#: What nobody but an admin may do, one of each kind.
+FORBIDDEN = [
+    ("CONFIG", "GET", "*"), ("CONFIG", "SET", "appendonly", "no"), ("FLUSHALL",), ("FLUSHDB",), ("KEYS", "*"),
+    ("RANDOMKEY",), ("DBSIZE",), ("SAVE",), ("SHUTDOWN",), ("MONITOR",), ("ACL", "LIST"),
+    ("ACL", "SETUSER", "eve", "on"), ("CLIENT", "LIST"), ("CLIENT", "KILL", "ID", "1"), ("SCRIPT", "FLUSH"),
+    ("FUNCTION", "LIST"), ("FUNCTION", "FLUSH"), ("REPLICAOF", "NO", "ONE"), ("MODULE", "LIST"), ("SLOWLOG", "GET"),
+    ("SWAPDB", "0", "1"), ("MIGRATE", "127.0.0.1", "1", "left:x", "0", "1"), ("CLUSTER", "RESET"), ("LATENCY", "RESET"),
+]  # fmt: skip
+#: Ways to reach a key of another namespace.
+FOREIGN = [
+    ("GET", "right:{index}:summaries"), ("HVALS", "right:{index}:summaries"), ("SET", "right:x", "1"),
+    ("DEL", "right:{index}:summaries"), ("RENAME", "left:a", "right:a"), ("COPY", "right:{index}:recent", "left:a"),
+    ("EVAL", "return redis.call('HVALS', 'right:{index}:summaries')", "0"),
+    ("EVAL", "return redis.call('SET', KEYS[1], '1')", "1", "right:x"),
+    ("XREAD", "STREAMS", "right:{some--abcdef}:messages", "0"), ("SORT", "left:a", "BY", "right:*"),
+    ("RPUSH", "rq:queue:right", "job"), ("HSET", "rq:job:right_some--abcdef_0001_1", "data", "x"),
+    ("PUBLISH", "right", "x"), ("SUBSCRIBE", "right"), ("ZUNIONSTORE", "left:z", "1", "right:{index}:recent"),
+]  # fmt: skip
+
+pytestmark = pytest.mark.xdist_group("busy")
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory):
+    """Run a guarded server for the module."""
+    with guarded(tmp_path_factory.mktemp("g"), *ACCOUNTS) as running:
+        yield running
+
+
+def use_everything(maestro, project):
+    """Go through every verb a terminal has."""
+    session = maestro.sessions.start("all verbs", note="n", tool="echo")
+    maestro.messages.add("user", "hello")
+    maestro.sessions.set("preferences", {"a": 1}, if_revision=0)
+    assert maestro.sessions.get("preferences").value == {"a": 1}
+    assert maestro.messages.last(1)[0].content == "hello"
+    assert len(maestro.messages.since(None)) == 1
+    assert maestro.sessions.status().session.id == session.id
+    assert maestro.sessions.resolve("latest") == session.id
+    assert session.id in [row.id for row in maestro.sessions.list()]
+    follower: list = []
+    following = threading.Thread(
+        target=lambda: follower.extend(maestro.follow.events(session.id, cursor="start", terminal=HERE))
+    )
+    following.start()
+    assert maestro.sessions.end().state == "finalizada"
+    following.join(20)
+    assert [event.type for event in follower][-1] == "session.finalized"
+    gone = maestro.sessions.start("gone")
+    assert maestro.sessions.abort(gone.id, reason="over").state == "abortada"
+    maestro.sessions.delete(gone.id)
+    return session.id
+
+
+@pytest.mark.parametrize("name", ["ana", "bo", "work", "boss"])
+def test_each_account_does_its_work(team, project, name):
+    """Every verb works with no more than the account has."""
+    space = next(row[2] for row in ACCOUNTS if row[0] == name)
+    with Maestro(project, redis_url=team.url(name), namespace=space, user=name) as maestro:
+        use_everything(maestro, project)
+        checks = {check.name: check.status for check in maestro.health.checks()}
+    assert checks["server"] == checks["version"] == checks["eviction"] == checks["access"] == "ok"
+
+
+@pytest.mark.parametrize("name", ["ana", "work"])
+def test_terminals_and_workers_can_do_nothing_else(team, name):
+    """Nothing that looks at or changes the server itself is allowed, nor any key of another namespace."""
+    with closing(connect(team.url(name))) as wire:
+        foreign = FOREIGN if name == "ana" else [command for command in FOREIGN if "rq:" not in command[1]]
+        for command in (*FORBIDDEN, *foreign):
+            with pytest.raises(MaestroError, match=r"NOPERM|No permissions|ACL failure"):
+                wire.call(*command)
+        if name == "ana":
+            with pytest.raises(ServerUnavailable, match="NOPERM"):
+                wire.call("SCAN", "0")
+    # Control: the same commands are understood, and an admin may do them.
+    with closing(connect(team.url("boss"))) as wire:
+        for command in (("CONFIG", "GET", "appendonly"), ("KEYS", "*"), ("SET", "right:x", "1"), ("ACL", "LIST")):
+            wire.call(*command)
+        wire.call("DEL", "right:x")
+
+
+def test_nobody_gets_in_without_a_password(team, project):
+    """No password, a wrong one and a name that is not there are refused as what they are."""
+    port = team.server.port
+    for url in (f"redis://127.0.0.1:{port}", f"redis://ana:wrong-wrong-wrong@127.0.0.1:{port}",
+                f"redis://eve:{team.accounts['ana'].password}@127.0.0.1:{port}"):  # fmt: skip
+        exit_code, error = refused(project, "session", "list", env={"MAESTRO_REDIS_URL": url})
+        assert exit_code == 5
+        assert "password" in error["hint"]
+        assert "wrong-wrong" not in json.dumps(error)
+
+
+def test_two_tenants_do_not_meet(team, project, tmp_path):
+    """Every verb with the other tenant's ids finds nothing, and the other tenant's namespace is refused outright."""
+    with Maestro(project, redis_url=team.url("ana"), namespace="left", user="ana") as ana:
+        secret = ana.sessions.start("ours alone")
+        ana.messages.add("user", "a secret of the left")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    verbs = {
+        "read": lambda m: m.sessions.read(secret.id),
+        "status": lambda m: m.sessions.status(secret.id),
+        "switch": lambda m: m.sessions.switch(secret.id),
+        "end": lambda m: m.sessions.end(secret.id),
+        "abort": lambda m: m.sessions.abort(secret.id, reason="r"),
+        "delete": lambda m: m.sessions.delete(secret.id),
+        "get": lambda m: m.sessions.get("preferences", secret.id),
+        "set": lambda m: m.sessions.set("preferences", {}, secret.id),
+        "add": lambda m: m.messages.add("user", "hello", secret.id),
+        "follow": lambda m: list(m.follow.events(secret.id, cursor="start", until_idle_ms=1)),
+        "last": lambda m: m.messages.last(5, secret.id),
+        "since": lambda m: m.messages.since(None, secret.id),
+        "slug": lambda m: m.sessions.resolve("ours-alone"),
+        "suffix": lambda m: m.sessions.resolve(secret.id[-6:]),
+    }
+    with Maestro(theirs, redis_url=team.url("bo"), namespace="right", user="bo") as bo:
+        for verb in verbs.values():
+            with pytest.raises(SessionNotFound):
+                verb(bo)
+        assert secret.id not in [row.id for row in bo.sessions.list(everything=True)]
+    with Maestro(theirs, redis_url=team.url("bo"), namespace="left", user="ana") as posing:
+        for verb in (*verbs.values(), lambda m: m.sessions.list()):
+            with pytest.raises(ServerUnavailable, match="does not let Maestro in"):
+                verb(posing)
+    with Maestro(project, redis_url=team.url("ana"), namespace="left", user="ana") as ana:
+        assert ana.sessions.read(secret.id).state == "iniciada"
+        assert [message.content for message in ana.messages.last(5, secret.id)] == ["a secret of the left"]
+
+
+def test_users_of_one_namespace_are_told_apart_not_kept_apart(team, project):
+    """Sessions carry who started them, lists can be narrowed to one user, and changes by others say so."""
+    left = {"MAESTRO_REDIS_URL": team.url("ana"), "MAESTRO_NAMESPACE": "left"}
+    ana, bo = left | {"MAESTRO_USER": "ana"}, left | {"MAESTRO_USER": "bo"}
+    of_ana = printed(project, "session", "start", "of ana", env=ana)
+    of_bo = printed(project, "session", "start", "of bo", env=bo)
+
+    def listed(*words, env):
+        rows = printed(project, "session", "list", *words, env=env)["sessions"]
+        return {row["id"] for row in rows} & {of_ana["id"], of_bo["id"]}
+
+    assert listed(env=ana) == {of_ana["id"], of_bo["id"]}
+    assert listed("--mine", env=ana) == listed("--user", "ana", env=bo) == {of_ana["id"]}
+    assert listed("--mine", env=bo) == {of_bo["id"]}
+    assert refused(project, "session", "list", "--mine", "--user", "bo", env=ana)[0] == 2
+    for env in (ana, bo):
+        printed(project, "--session", of_ana["id"], "message", "add", "--role", "user", "hi", env=env)
+    watched = maestro_command(
+        project, "watch", of_ana["id"], "--json", "--from", "start", "--until-idle", "0.1", env=ana
+    )
+    events = map(json.loads, watched.stdout.splitlines())
+    assert [event["data"].get("user") for event in events if event["type"] == "message.added"] == [None, "bo"]
+
+
+def test_a_password_shows_nowhere(team, project):
+    """Not in config, errors, logs or the arguments of any process, with debugging on and off."""
+    secret = team.accounts["ana"].password
+    for debug in ("0", "1"):
+        env = {"MAESTRO_REDIS_URL": team.url("ana"), "MAESTRO_NAMESPACE": "left", "MAESTRO_DEBUG": debug,
+               "MAESTRO_LOG_LEVEL": "debug"}  # fmt: skip
+        wrong_space = env | {"MAESTRO_NAMESPACE": "right"}
+        wrong_port = env | {"MAESTRO_REDIS_URL": re.sub(r":\d+$", ":1", team.url("ana"))}
+        for words, used in (
+            (("config",), env), (("config", "--json"), env), (("doctor",), env), (("session", "start", "x"), env),
+            (("session", "list"), wrong_space), (("session", "list"), wrong_port), (("doctor",), wrong_port),
+        ):  # fmt: skip
+            done = maestro_command(project, *words, env=used)
+            assert secret not in done.stdout + done.stderr, words
+    found = [path for path in project.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert found == []
+    assert secret not in (Path(team.server.folder) / "server.log").read_text()
+    # Control: it is what lets us in.
+    assert secret in team.url("ana")
+
+
+def test_the_access_list_is_written_by_the_command(project, tmp_path):
+    """The command takes passwords from the environment only, writes digests, and names what is missing."""
+    path = tmp_path / "users.acl"
+    env = {"REDIS_ANA_PASSWORD": "0123456789abcdef", "REDIS_BO_B_PASSWORD": "fedcba9876543210"}
+    done = maestro_command(project, "acl", "--terminal", "ana", "--terminal", "bo-b", "--output", str(path), env=env)
+    assert done.returncode == 0, done.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    assert [line.split()[1] for line in text.splitlines()] == ["default", "ana", "bo-b"]
+    assert not any(password in text for password in env.values())
+    for words, environment, hint in (
+        (["--terminal", "eve"], env, "REDIS_EVE_PASSWORD"),
+        (["--terminal", "ana"], {"REDIS_ANA_PASSWORD": "short"}, "at least 16"),
+        (["--terminal", "default"], {"REDIS_DEFAULT_PASSWORD": "0123456789abcdef"}, "letters, digits"),
+        (["--terminal", "a b"], {"REDIS_A B_PASSWORD": "0123456789abcdef"}, "letters, digits"),
+    ):
+        failed = maestro_command(project, "acl", *words, env=environment)
+        assert (failed.returncode, hint in failed.stderr) == (2, True), failed.stderr
+        assert "short" not in failed.stderr.replace("too short", "")

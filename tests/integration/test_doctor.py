@@ -1,0 +1,62 @@
+"""`maestro doctor` on real servers: open, evicting, not persisting, silent about itself, without its replicas."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.accounts import guarded
+from tests.cli_runs import maestro_command
+from tests.servers import free_port, raw_call, valkey
+
+
+def doctor(project, url, **settings):
+    """Return the exit code, and each check's status and fix by name."""
+    env = {"MAESTRO_REDIS_URL": url} | {f"MAESTRO_{name.upper()}": value for name, value in settings.items()}
+    done = maestro_command(project, "doctor", "--json", env=env)
+    checks = json.loads(done.stdout)["checks"]
+    return done.returncode, {check["name"]: (check["status"], check.get("fix")) for check in checks}
+
+
+def test_a_server_without_password_is_called_open(project, tmp_path):
+    """A server on a port that lets a stranger in is said to, even if the address brings a password."""
+    with valkey(tmp_path, port=free_port()) as server:
+        code, found = doctor(project, server.url)
+        assert (code, found["access"][0]) == (0, "warn")
+        assert "acl" in found["access"][1]
+
+
+def test_weak_servers_are_told(project, tmp_path):
+    """Eviction and missing persistence are found on the server itself, with what to do; failures leave with 1."""
+    with valkey(tmp_path) as server:
+        assert {status for status, _ in doctor(project, server.url)[1].values()} == {"ok"}
+        raw_call(server, "CONFIG", "SET", "appendonly", "no")
+        raw_call(server, "CONFIG", "SET", "maxmemory", "100mb")
+        raw_call(server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        code, found = doctor(project, server.url, wait_replicas="1")
+    assert code == 1
+    assert [found[name][0] for name in ("persistence", "eviction", "replicas")] == ["warn", "fail", "fail"]
+
+
+def test_a_server_that_may_not_be_asked_is_still_reached(project, tmp_path):
+    """A user without INFO gets a warning that the rest is not known, not the message that the server is down."""
+    with guarded(tmp_path, ("ana", "terminal", "maestro"), ("boss", "admin", "maestro")) as team:
+        assert doctor(project, team.url("ana"))[1]["version"][0] == "ok"
+        from contextlib import closing
+
+        from maestro_state.connection import connect
+
+        with closing(connect(team.url("boss"))) as wire:
+            wire.call("ACL", "SETUSER", "ana", "-info")
+        code, found = doctor(project, team.url("ana"))
+        assert code == 0
+        assert (found["server"][0], found["server info"][0]) == ("ok", "warn")
+        assert "version" not in found
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1"])
+def test_a_server_that_is_down_is_said_to_be(project, url):
+    """The one check that failed is the server's; the disk is looked at all the same."""
+    code, found = doctor(project, url)
+    assert (code, found["server"][0], found["disk"][0]) == (1, "fail", "ok")
