@@ -118,7 +118,7 @@ class AsyncMaestro:
         """Check and repair the set-up."""
         from maestro_state._async.health import AsyncHealth
 
-        return AsyncHealth(self.server, self.project, self.settings)
+        return AsyncHealth(self.server, self.project, self.settings, self.queue)
 
     @cached_property
     def work(self) -> AsyncWork:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from dataclasses import replace
 
+from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.connection import ReplyError, connect, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
@@ -21,8 +22,9 @@ from maestro_state.settings_cache import Settings, unknown_variables
 class Health:
     """The checks, each with what to do about it."""
 
-    def __init__(self, server: Server, project: Project, settings: Settings) -> None:
+    def __init__(self, server: Server, project: Project, settings: Settings, queue: Queue) -> None:
         """Take what there is to look at."""
+        self._queue = queue
         self._server = server
         self._project = project
         self._settings = settings
@@ -53,7 +55,19 @@ class Health:
             return [Check("server", "fail", str(error), error.hint)]
         judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
-        return [Check("server", "ok", where), *judged, *self._access(), *queue]
+        return [Check("server", "ok", where), *judged, *self._access(), *queue, self._workers()]
+
+    def _workers(self) -> Check:
+        """Count who carries out runs."""
+        try:
+            count = self._queue.workers()
+        except MaestroError as error:
+            return Check("workers", "warn", f"cannot tell whether workers listen: {error}", error.hint)
+        if count:
+            return Check("workers", "ok", f"{count} listening")
+        if self._settings.redis_url is None:
+            return Check("workers", "ok", "none listening; the next run brings one")
+        return Check("workers", "warn", "none is listening: runs would wait", "maestro worker")
 
     def _info(self) -> dict[str, str] | None:
         """Return what the server says of itself, or None when this user may not ask."""
