@@ -55,13 +55,15 @@ class Program:
 
 
 @contextmanager
-def running(folder: Path, command: list[str], *, env: dict[str, str] | None = None) -> Iterator[Program]:
+def running(
+    folder: Path, command: list[str], *, env: dict[str, str] | None = None, cwd: Path = ROOT
+) -> Iterator[Program]:
     """Run a command of the test's own; kill it at the end if it is still there."""
     name = f"p{os.urandom(4).hex()}"
     said, complained = folder / f"{name}.out", folder / f"{name}.err"
     with said.open("wb") as out, complained.open("wb") as err:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | (env or {}), stdin=subprocess.PIPE, stdout=out, stderr=err
+            command, cwd=cwd, env=os.environ | (env or {}), stdin=subprocess.PIPE, stdout=out, stderr=err
         )
     program = Program(process, said, complained)
     try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maestro_state._async.messages import AsyncMessages
     from maestro_state._async.queue import AsyncQueue
     from maestro_state._async.runs import AsyncRuns
+    from maestro_state._async.schedule import AsyncSchedule
     from maestro_state._async.sessions import AsyncSessions
     from maestro_state._async.tools import AsyncTools
     from maestro_state.stack import Stack
@@ -111,6 +112,13 @@ class AsyncMaestro:
         from maestro_state._async.follow import AsyncFollow
 
         return AsyncFollow(self.server, self.sessions)
+
+    @cached_property
+    def schedule(self) -> AsyncSchedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state._async.schedule import AsyncSchedule
+
+        return AsyncSchedule(self.server)
 
     @cached_property
     def health(self) -> AsyncHealth:

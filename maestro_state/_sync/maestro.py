@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.queue import Queue
     from maestro_state._sync.runs import Runs
+    from maestro_state._sync.schedule import Schedule
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
     from maestro_state.stack import Stack
@@ -112,6 +113,13 @@ class Maestro:
         from maestro_state._sync.follow import Follow
 
         return Follow(self.server, self.sessions)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state._sync.schedule import Schedule
+
+        return Schedule(self.server)
 
     @cached_property
     def health(self) -> Health:
