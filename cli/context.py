@@ -129,7 +129,8 @@ def list_items(app: App, show_all: bool, as_json: bool) -> None:
         if item.state == "removed":
             state = "removed"
         bytes_text = "" if size is None else str(size)
-        rows.append((item.id, item.kind, describe(item), bytes_text, " ".join(item.labels), _drift(state)))
+        what, labels = output.safe(describe(item)), output.safe(" ".join(item.labels))
+        rows.append((item.id, item.kind, what, bytes_text, labels, _drift(state)))
     output.table(("item", "kind", "what", "bytes", "labels", "now"), rows, flexible=2)
 
 

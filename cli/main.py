@@ -21,7 +21,7 @@ from maestro_state.errors import MaestroError
 #: Command → module, attribute, the line the help screen shows.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "session": ("cli.session", "session", "Start, list, switch, end and look at sessions."),
-    "run": ("cli.run", "run", "Run the session's tool on a prompt and the context."),
+    "run": ("cli.run", "run", "Run the session's tool on a prompt and the session's context."),
     "runs": ("cli.runs", "runs", "List the runs of a session."),
     "show": ("cli.runs", "show", "Show what a run printed."),
     "cancel": ("cli.runs", "cancel", "Cancel a run."),
@@ -32,6 +32,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "message": ("cli.message", "message", "Add messages to a session."),
     "messages": ("cli.message", "messages", "Read the messages of a session."),
     "worker": ("cli.worker", "worker", "Carry out runs until told to stop."),
+    "discuss": ("cli.discuss", "discuss", "Discuss work with a tool, and replay what was decided."),
+    "wsession": ("cli.wsession", "wsession", "Start, end and look at work sessions and their breadcrumbs."),
+    "work": ("cli.work", "work", "Apply the breadcrumbs of a work session, each exactly once."),
     "stack": ("cli.stack", "stack", "Look after the embedded server."),
     "config": ("cli.config", "config", "Show every setting and where it came from."),
     "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),

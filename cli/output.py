@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -29,11 +29,15 @@ STATE_COLOURS = {
     "active": "green",
     "idle": "yellow",
     "expired": "red",
+    "running": "yellow",
+    "paused": "blue",
+    "completed": "green",
+    "failed": "red",
+    "interrupted": "red",
     "ok": "green",
     "warn": "yellow",
     "fail": "red",
     "pending": "blue",
-    "running": "yellow",
     "success": "green",
     "error": "red",
     "canceled": "magenta",
@@ -238,6 +242,18 @@ def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     from maestro_state.clock import from_iso
 
     return time.strftime(form, time.localtime(from_iso(timestamp) // 1000))
+
+
+def progress(word: str) -> Callable[[int, int], None] | None:
+    """Return what shows how far long work is, on a terminal; None for a pipe, which gets clean text."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(number: int, total: int) -> None:
+        sys.stderr.write(f"\r{word} {number} of {total}" + ("\n" if number == total else ""))
+        sys.stderr.flush()
+
+    return show
 
 
 def json_line(value: Any) -> None:

@@ -136,6 +136,7 @@ def _show_status(found: SessionStatus) -> None:
         ("activity", output.ago(from_iso(record.last_activity), now_ms())),
         ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
         ("tool", output.safe(record.tool_active) if record.tool_active else "none yet"),
+        ("context", _context_line(found)),
         ("runs", _runs_gist(found)),
     ]
     if record.notes:
@@ -147,6 +148,12 @@ def _show_status(found: SessionStatus) -> None:
         output.line(f"  {name:<10}{value}")
     for one in found.attached:
         output.line(f"  {'attached':<10}{output.safe(f'{one.user}@{one.host} {one.terminal}')}")
+
+
+def _context_line(found: SessionStatus) -> str:
+    drifted = sum(1 for item in found.context if item.drift in ("changed", "missing"))
+    count = f"{len(found.context)} item{'' if len(found.context) == 1 else 's'}"
+    return f"{count}, {drifted} changed since (maestro context list)" if drifted else count
 
 
 @session.command()

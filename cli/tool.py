@@ -81,11 +81,15 @@ def _show(rows: list[ToolRow], *, as_json: bool) -> None:
     if as_json:
         output.document({"tools": rows})
         return
-    body = [(row.name, _status(row.status), row.notes or "", row.path or "") for row in rows]
+    body = [
+        (output.safe(row.name), _status(row.status), output.safe(row.notes or ""), output.safe(row.path or ""))
+        for row in rows
+    ]
     output.table(("tool", "status", "what it says", "program"), body, flexible=3)
 
 
 def _status(word: str | None) -> str:
     from cli import output
 
-    return output.colour(word or "not checked", {"ok": "green", "warn": "yellow", "missing": "red"}.get(word or ""))
+    colours = {"ok": "green", "warn": "yellow", "missing": "red"}
+    return output.colour(output.safe(word or "not checked"), colours.get(word or ""))

@@ -64,6 +64,13 @@ def _gist(event: Event) -> str:
             return f"{data['role']}{who}: {' '.join(data['content'].split())[:200]}"
         case "session.updated":
             return f"{data['field']} at revision {data['revision']}{who}"
+        case "context.added":
+            instead = f" instead of {data['replaces']}" if "replaces" in data else ""
+            return f"{data['item']} {data['kind']} {data.get('source', '')}".rstrip() + instead + who
+        case "context.removed":
+            return f"{data['item']}{who}"
+        case "tool.selected":
+            return f"{data['tool']}{who}"
         case "run.output":
             return f"{data['run']} │ {data['text'].rstrip()}"
         case "run.finished":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maestro_state._async.maestro import AsyncMaestro
     from maestro_state._sync.maestro import Maestro
+    from maestro_state.contents import Added, ContextItem, ListedItem
     from maestro_state.errors import MaestroError
     from maestro_state.models import Event, Field, Message, Session, SessionStatus, SessionSummary, Terminal
     from maestro_state.states import Liveness, SessionState
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Added",
     "AsyncMaestro",
+    "ContextItem",
     "Event",
     "Field",
+    "ListedItem",
     "Liveness",
     "Maestro",
     "MaestroError",
@@ -40,6 +44,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Added": "maestro_state.contents",
+    "ContextItem": "maestro_state.contents",
+    "ListedItem": "maestro_state.contents",
     "AsyncMaestro": "maestro_state._async.maestro",
     "Maestro": "maestro_state._sync.maestro",
     "MaestroError": "maestro_state.errors",

@@ -44,14 +44,14 @@ class Folder:
         except OSError as error:
             raise _refuse(error, path) from error
 
-    def child(self, name: str, *, create: bool = False) -> Folder:
-        """Open a folder inside, made with mode 0700 if told; a link in its place is refused."""
+    def child(self, name: str, *, create: bool = False, mode: int = 0o700) -> Folder:
+        """Open a folder inside, made with this mode if told; a link in its place is refused."""
         _check(name)
         path = self._inside(name)
         try:
             if create:
                 with suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=self._fd)
+                    os.mkdir(name, mode, dir_fd=self._fd)
             return Folder(os.open(name, _OPEN_FOLDER, dir_fd=self._fd), path)
         except FileNotFoundError:
             raise
@@ -94,11 +94,24 @@ class Folder:
         except OSError as error:
             raise _refuse(error, self._inside(name)) from error
 
-    def move(self, name: str, target: str) -> None:
-        """Rename a file inside this folder."""
+    def move(self, name: str, target: str, *, into: Folder | None = None) -> None:
+        """Rename a file inside this folder, or into another one on the same disk."""
         _check(name)
         _check(target)
-        os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        folder = into or self
+        os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=folder._fd)  # noqa: SLF001 - one of our own kind
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Look at what is under a name, a link itself rather than its target; None when there is nothing."""
+        _check(name)
+        try:
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def sync(self) -> None:
+        """Make the names in this folder last."""
+        os.fsync(self._fd)
 
     def remove(self, name: str) -> bool:
         """Remove one file; tell whether there was one."""
@@ -129,6 +142,32 @@ class Folder:
 
     def _inside(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this folder against everybody else who holds it; the kernel lets go when its holder dies."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def appending(self, name: str, *, mode: int = 0o644) -> Iterator[int]:
+        """Open a file to append to, made if it is not there, held against everybody else who appends."""
+        _check(name)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            descriptor = os.open(name, flags, mode, dir_fd=self._fd)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
 
     def close(self) -> None:
         """Give the handle back."""

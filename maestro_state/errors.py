@@ -7,10 +7,22 @@ MaestroError                    code · hint · exit_code
 │  ├─ SessionNotFound · NoActiveSession · ToolNotFound · ItemNotFound · PathNotFound · RunNotFound · NoTool
 ├─ Refused               4      not in this state, or somebody else was first
 │  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict · RunIsOver · RunsOpen · LostClaim
+│  ├─ SessionNotFound · NoActiveSession · WorkSessionNotFound
+├─ Refused               4      not in this state, or somebody else was first
+│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ WorkSessionClosed · OpenChildren
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │  ├─ ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
 │  ├─ RunFailed · FileCorrupt · CursorLost
+│  ├─ SessionNotFound · NoActiveSession · DiscussionNotFound · NoOpenDiscussion
+├─ Refused               4      not in this state, or somebody else was first
+│  ├─ InvalidTransition · SessionExpired · SessionExists · Conflict
+│  ├─ DiscussionClosed · DiscussionOpen
+├─ ServerUnavailable     5      no server, or one that cannot take the write
+│  ├─ ServerStorageError
+├─ WorkFailed            1      the work itself failed
+│  ├─ FileCorrupt · CursorLost · ReplayFailed
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -101,6 +113,17 @@ class SessionNotFound(NotFound):
         self.ref = ref
 
 
+class WorkSessionNotFound(NotFound):
+    """There is no such work session."""
+
+    code = "work_session_not_found"
+
+    def __init__(self, ref: str) -> None:
+        """Name the reference as the user gave it."""
+        super().__init__(f"no work session '{ref[:80]}'", hint="maestro wsession list")
+        self.ref = ref
+
+
 class NoActiveSession(NotFound):
     """This checkout has no active session."""
 
@@ -164,6 +187,24 @@ class PathNotFound(NotFound):
     """There is no such file."""
 
     code = "path_not_found"
+class DiscussionNotFound(NotFound):
+    """There is no such discussion."""
+
+    code = "discussion_not_found"
+
+    def __init__(self, ref: str) -> None:
+        """Name the reference as the user gave it."""
+        super().__init__(f"no discussion '{ref[:80]}'", hint="maestro discuss list")
+
+
+class NoOpenDiscussion(NotFound):
+    """This checkout has no open discussion."""
+
+    code = "no_open_discussion"
+
+    def __init__(self) -> None:
+        """Point to both ways of getting one."""
+        super().__init__(hint="maestro discuss start, or --discussion REF")
 
 
 class Refused(MaestroError):
@@ -185,6 +226,34 @@ class InvalidTransition(Refused):
             hint=f"maestro session start NAME, or maestro session fork {session_id} NEW",
         )
         self.session_id, self.state, self.action = session_id, state, action
+
+
+class WorkSessionClosed(Refused):
+    """The work session's status does not allow this."""
+
+    code = "work_session_closed"
+
+    def __init__(self, work_id: str, status: str, action: str) -> None:
+        """Say the present status and the way on."""
+        super().__init__(
+            f"work session {work_id} is {status}; {action} is not possible", hint="maestro wsession start TYPE"
+        )
+        self.work_id, self.status = work_id, status
+
+
+class OpenChildren(Refused):
+    """The work session has children that are not ended."""
+
+    code = "open_children"
+
+    def __init__(self, work_id: str, children: list[str]) -> None:
+        """Name the children and both ways on."""
+        shown = ", ".join(children[:4]) + (" …" if len(children) > 4 else "")
+        super().__init__(
+            f"work session {work_id} has {len(children)} open children: {shown}",
+            hint="--children end ends them too, --children leave lets them go on",
+        )
+        self.children = children
 
 
 class SessionExpired(Refused):
@@ -247,6 +316,30 @@ class ContextChanged(Conflict):
     """The context changed while the run was being started."""
 
     code = "context_changed"
+class DiscussionClosed(Refused):
+    """The discussion has its final JSON and is closed."""
+
+    code = "discussion_closed"
+
+    def __init__(self, discussion_id: str) -> None:
+        """Say what can still be done with it."""
+        super().__init__(
+            f"discussion {discussion_id} is closed: it has its final JSON",
+            hint=f"maestro discuss replay {discussion_id}, or maestro discuss start",
+        )
+
+
+class DiscussionOpen(Refused):
+    """The discussion has no final JSON yet."""
+
+    code = "no_final_json"
+
+    def __init__(self, discussion_id: str) -> None:
+        """Say how it gets one."""
+        super().__init__(
+            f"discussion {discussion_id} has no final_json yet, so there is nothing to replay",
+            hint=f"maestro discuss done --discussion {discussion_id} FILE",
+        )
 
 
 class ServerUnavailable(MaestroError):
@@ -300,6 +393,12 @@ class FileCorrupt(WorkFailed):
     """A file of Maestro's cannot be read."""
 
     code = "file_corrupt"
+
+
+class ReplayFailed(WorkFailed):
+    """The discussion could not be replayed; nothing was changed."""
+
+    code = "replay_failed"
 
 
 class CursorLost(WorkFailed):

@@ -59,8 +59,46 @@ QUEUE_KEYS = (
     Key("queues", "rq:queues", "set", "the queues there are", "enqueue_run"),
 )
 
+#: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.
+#: The record is named like a session's: that is how the includes speak of it.
+DISCUSSION_KEYS = (
+    Key("session", ":discussion", "hash", "the record, and the last call of each client", "every discussion script"),
+    Key("transcript", ":transcript", "stream", "the discussion's events", "add_discussion_event, finish_discussion"),
+)
+
+#: What spans discussions; may be lost: the disk knows every discussion of a checkout.
+DISCUSSION_INDEX_KEYS = (
+    Key("open", ":discussions", "zset", "open discussions by last activity", "index_discussion, forget_discussion"),
+)
+
+#: Keys of one work session; they live and expire together, like those of a session. `session` is named as there,
+#: because the same Lua includes work on it.
+WORK_KEYS = (
+    Key("session", ":work", "hash", "the record, and how far breadcrumbs were applied", "every work script"),
+    Key("breadcrumbs", ":work:breadcrumbs", "stream", "breadcrumbs as accepted, one entry each", "add_breadcrumb"),
+    Key("log", ":work:log", "stream", "what was applied and what happened", "every work script but add_breadcrumb"),
+    Key("ids", ":work:ids", "hash", "breadcrumb id → its entry, so that each is accepted once", "add_breadcrumb"),
+    Key("totals", ":work:totals", "hash", "statistics of what was applied", "apply_breadcrumbs"),
+    Key("children", ":work:children", "set", "ids of work sessions started under this one", "add_child"),
+)
+
+#: The index of work sessions: the same four keys, in the same order, written by the same scripts.
+WORK_INDEX_KEYS = tuple(
+    Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {"session": SESSION_KEYS, "index": INDEX_KEYS, "barrier": BARRIER_KEYS, "schedule": SCHEDULE_KEYS, "queue": QUEUE_KEYS}
+FAMILIES = {
+    "session": SESSION_KEYS,
+    "index": INDEX_KEYS,
+    "barrier": BARRIER_KEYS,
+    "schedule": SCHEDULE_KEYS,
+    "queue": QUEUE_KEYS,
+    "discussion": DISCUSSION_KEYS,
+    "discussion_index": DISCUSSION_INDEX_KEYS,
+    "work": WORK_KEYS,
+    "work_index": WORK_INDEX_KEYS,
+}
 
 #: Family → names of its keys, in the order every script gets them.
 NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
@@ -76,8 +114,14 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+<<<<<<< HEAD
         self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
+=======
+        self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
+>>>>>>> main
         self.session = lru_cache(maxsize=1024)(self._session)
+        self.work = lru_cache(maxsize=1024)(self._work)
+        self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
 
     def patterns(self) -> tuple[str, ...]:
         """Return what matches every key of this namespace and no other's, as a server's access list writes it."""
@@ -109,6 +153,11 @@ class Keyspace:
         """Return one key of the index by its name in the table."""
         return self.index[NAMES["index"].index(name)]
 
+    def discussion(self, discussion_id: str) -> tuple[str, ...]:
+        """Return all keys of a discussion, in table order."""
+        tag = f"{self.namespace}:{{{discussion_id}}}"
+        return tuple(tag + key.suffix for key in DISCUSSION_KEYS)
+
     def followed(self, session_id: str) -> list[str]:
         """Return the streams a follower of this session reads."""
         return [self.of_session(session_id, name) for name in FOLLOWED]
@@ -121,3 +170,12 @@ class Keyspace:
     def queue_workers(self) -> str:
         """Return the key of RQ's that names the workers of this namespace."""
         return f"rq:workers:{self.namespace}"
+
+    def _work(self, work_id: str) -> tuple[str, ...]:
+        """Return all keys of a work session, in table order."""
+        tag = f"{self.namespace}:{{{work_id}}}"
+        return tuple(tag + key.suffix for key in WORK_KEYS)
+
+    def of_work(self, work_id: str, name: str) -> str:
+        """Return one key of a work session by its name in the table."""
+        return str(self.work(work_id)[NAMES["work"].index(name)])

@@ -17,7 +17,7 @@ import msgspec
 
 from maestro_state.errors import ScriptError
 from maestro_state.keys import NAMES
-from maestro_state.states import TRANSITIONS
+from maestro_state.states import DISCUSSION_TRANSITIONS, TRANSITIONS, WORK_TRANSITIONS
 
 LUA_FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 
@@ -67,9 +67,9 @@ def _preamble(name: str, family: str, keys: tuple[str, ...], argv: tuple[str, ..
             lines.append(f"local {argument[:-3]} = {{unpack(ARGV, {position})}}")
         else:
             lines.append(f"local {argument} = ARGV[{position}]")
-    if name in TRANSITIONS:
+    if allowed := TRANSITIONS.get(name) or DISCUSSION_TRANSITIONS.get(name) or WORK_TRANSITIONS.get(name):
         # A string is searched faster than a table is built, and every call builds anew.
-        lines.append(f"local ALLOWED = ' {' '.join(TRANSITIONS[name])} '")
+        lines.append(f"local ALLOWED = ' {' '.join(allowed)} '")
     return "\n".join(lines)
 
 

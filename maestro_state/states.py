@@ -20,6 +20,13 @@ class SessionState(StrEnum):
     ABORTED = "abortada"  #: stopped before it was finished; what there is stays
 
 
+class DiscussionStatus(StrEnum):
+    """Whether a discussion goes on."""
+
+    OPEN = "open"  #: takes messages
+    CLOSED = "closed"  #: has its final JSON
+
+
 class Liveness(StrEnum):
     """Whether anybody is working in a session; derived from its clocks, never stored."""
 
@@ -28,7 +35,24 @@ class Liveness(StrEnum):
     EXPIRED = "expired"  #: quiet for longer than its time to live, or frozen
 
 
+class WorkStatus(StrEnum):
+    """Where a work session stands."""
+
+    RUNNING = "running"  #: work goes on
+    PAUSED = "paused"  #: nobody works on it just now; late breadcrumbs are still taken
+    COMPLETED = "completed"  #: done
+    FAILED = "failed"  #: ended without what it was for
+    INTERRUPTED = "interrupted"  #: stopped from outside
+
+
 _S = SessionState
+_W = WorkStatus
+
+#: Statuses of a work session that takes breadcrumbs and children.
+WORK_OPEN = (_W.RUNNING, _W.PAUSED)
+
+#: Statuses that are for good.
+WORK_ENDED = (_W.COMPLETED, _W.FAILED, _W.INTERRUPTED)
 
 #: States that accept changes.
 LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
@@ -39,6 +63,7 @@ FROZEN = (_S.FINALIZED, _S.ABORTED)
 #: Where a session stands when its last open run has ended: it has output, else context, else neither.
 RESTING = (_S.WITH_OUTPUT, _S.WITH_CONTEXT, _S.STARTED)
 
+_D = DiscussionStatus
 _Row = dict[SessionState, tuple[SessionState, ...]]
 _UNMOVED: _Row = {state: (state,) for state in LIVE}
 _EXECUTING: _Row = {_S.RUNNING: (_S.RUNNING,)}
@@ -61,6 +86,23 @@ TRANSITIONS: dict[str, _Row] = {
     "add_context": {**_UNMOVED, _S.STARTED: (_S.WITH_CONTEXT,)},
     "remove_context": {**_UNMOVED, _S.WITH_CONTEXT: (_S.WITH_CONTEXT, _S.STARTED)},
     "set_tool": _UNMOVED,
+}
+
+#: The same for discussions.
+DISCUSSION_TRANSITIONS: dict[str, dict[DiscussionStatus, tuple[DiscussionStatus, ...]]] = {
+    "add_discussion_event": {_D.OPEN: (_D.OPEN,)},
+    "finish_discussion": {_D.OPEN: (_D.CLOSED,)},
+}
+
+#: The same for work sessions.
+WORK_TRANSITIONS: dict[str, dict[WorkStatus, tuple[WorkStatus, ...]]] = {
+    "add_child": {status: (status,) for status in WORK_OPEN},
+    # One that was left in the mailbox in time is taken even after the end; the script refuses all others then.
+    "add_breadcrumb": {status: (status,) for status in WorkStatus},
+    # What was accepted is applied whatever became of the work session since.
+    "apply_breadcrumbs": {status: (status,) for status in WorkStatus},
+    "mark_work": {_W.RUNNING: (_W.PAUSED,), _W.PAUSED: (_W.RUNNING,)},
+    "end_work": dict.fromkeys(WORK_OPEN, WORK_ENDED),
 }
 
 

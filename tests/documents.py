@@ -65,11 +65,11 @@ def _settings() -> str:
 
 
 def _keyspace() -> str:
-    rows = [
-        (f"`<ns>:{{{'<id>' if family != 'index' else 'index'}}}{key.suffix}`", family, key.type, key.holds, key.writers)
-        for family, keys in FAMILIES.items()
-        for key in keys
-    ]
+    rows = []
+    for family, keys in FAMILIES.items():
+        tag = "index" if family.endswith("index") else "<id>"
+        start = "" if family == "queue" else f"<ns>:{{{tag}}}"
+        rows += [(f"`{start}{key.suffix}`", family, key.type, key.holds, key.writers) for key in keys]
     return _table(("key", "family", "type", "holds", "written by"), rows)
 
 

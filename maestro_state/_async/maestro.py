@@ -20,6 +20,7 @@ from maestro_state.opening import Opening
 if TYPE_CHECKING:
     from maestro_state._async.claims import AsyncClaims
     from maestro_state._async.context import AsyncContext
+    from maestro_state._async.discussions import AsyncDiscussions
     from maestro_state._async.follow import AsyncFollow
     from maestro_state._async.health import AsyncHealth
     from maestro_state._async.messages import AsyncMessages
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from maestro_state._async.schedule import AsyncSchedule
     from maestro_state._async.sessions import AsyncSessions
     from maestro_state._async.tools import AsyncTools
+    from maestro_state._async.work import AsyncWork
     from maestro_state.stack import Stack
-
 
 class AsyncMaestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
@@ -128,11 +129,25 @@ class AsyncMaestro:
         return AsyncHealth(self.server, self.project, self.settings)
 
     @cached_property
+    def work(self) -> AsyncWork:
+        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        from maestro_state._async.work import AsyncWork
+
+        return AsyncWork(self.server, self.project)
+
+    @cached_property
     def stack(self) -> Stack:
         """Look after the embedded server."""
         from maestro_state.stack import Stack
 
         return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
+
+    @cached_property
+    def discussions(self) -> AsyncDiscussions:
+        """Discuss, and replay what was decided."""
+        from maestro_state._async.discussions import AsyncDiscussions
+
+        return AsyncDiscussions(self.server, self.project.root)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""

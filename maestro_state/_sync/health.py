@@ -30,7 +30,7 @@ class Health:
     def checks(self) -> list[Check]:
         """Look at everything; never raises for what it finds."""
         found = self._server_checks()
-        return [*found, self._disk(), self._index_file(), *self._settings_checks()]
+        return [*found, self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
 
     def repair(self) -> list[str]:
         """Set a damaged index.json aside and rebuild it from the live sessions of this project; say what was done."""
@@ -102,6 +102,15 @@ class Health:
         except MaestroError as error:
             return Check("index", "fail", str(error), error.hint)
         return Check("index", "ok", "sessions/index.json and sessions/active are readable")
+
+    def _tools(self) -> Check:
+        from maestro_state.catalog import names, resolve
+
+        found = [name for name in names() if name != "echo" and resolve(name).program()]
+        if found:
+            return Check("tools", "ok", f"{', '.join(found)} found")
+        detail = "no AI tool is on PATH; only the built-in echo can be used"
+        return Check("tools", "warn", detail, 'install one, or maestro use "COMMAND LINE"')
 
     def _settings_checks(self) -> list[Check]:
         found = []

@@ -21,6 +21,7 @@ from maestro_state.opening import Opening
 if TYPE_CHECKING:
     from maestro_state._sync.claims import Claims
     from maestro_state._sync.context import Context
+    from maestro_state._sync.discussions import Discussions
     from maestro_state._sync.follow import Follow
     from maestro_state._sync.health import Health
     from maestro_state._sync.messages import Messages
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from maestro_state._sync.schedule import Schedule
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
+    from maestro_state._sync.work import Work
     from maestro_state.stack import Stack
-
 
 class Maestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
@@ -129,11 +130,25 @@ class Maestro:
         return Health(self.server, self.project, self.settings)
 
     @cached_property
+    def work(self) -> Work:
+        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        from maestro_state._sync.work import Work
+
+        return Work(self.server, self.project)
+
+    @cached_property
     def stack(self) -> Stack:
         """Look after the embedded server."""
         from maestro_state.stack import Stack
 
         return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
+
+    @cached_property
+    def discussions(self) -> Discussions:
+        """Discuss, and replay what was decided."""
+        from maestro_state._sync.discussions import Discussions
+
+        return Discussions(self.server, self.project.root)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""

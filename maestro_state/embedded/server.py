@@ -24,8 +24,8 @@ SERVER_ARGUMENTS = (
     ("unixsocketperm", "700"),  # only this user may connect
     ("daemonize", "yes"),  # the starter is not its parent: no zombie in long-lived callers
     ("appendonly", "yes"),  # an acknowledged write is in the kernel's hands and survives kill -9
-    # Not "everysec": while it syncs it answers before it writes, and kill -9 then takes what was acknowledged (measured:
-    # 18 of 400). The supervisor syncs instead, so that a power cut costs seconds at most and a write no disk wait.
+    # Not "everysec": while it syncs it answers before it writes, and kill -9 then takes what was acknowledged
+    # (measured: 18 of 400). The supervisor syncs instead: a power cut costs seconds at most, a write no disk wait.
     ("appendfsync", "no"),
     ("save", ""),  # snapshots beside the append-only file would double the disk work
     ("maxmemory-policy", "noeviction"),  # a session is never dropped to make room

@@ -15,7 +15,11 @@ end
 redis.call('HSET', summaries, session_id, summary)
 redis.call('ZADD', recent, last_activity, session_id)
 redis.call('ZADD', deadlines, expires_at, session_id)
-if is_dirty == '1' then redis.call('ZADD', dirty, last_activity, session_id) end
+if is_dirty == '1' then
+  redis.call('ZADD', dirty, last_activity, session_id)
+else
+  redis.call('ZREM', dirty, session_id)
+end
 -- The index lives as long as the longest session in it: never shorten.
 for _, key in ipairs(KEYS) do
   if redis.call('PTTL', key) < tonumber(life_ms) then redis.call('PEXPIRE', key, life_ms) end

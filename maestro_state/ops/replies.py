@@ -6,6 +6,8 @@ from typing import Any
 
 from maestro_state.errors import (
     Conflict,
+    DiscussionClosed,
+    DiscussionNotFound,
     InvalidTransition,
     ItemNotFound,
     MaestroError,
@@ -15,6 +17,8 @@ from maestro_state.errors import (
     SessionExists,
     SessionExpired,
     SessionNotFound,
+    WorkSessionClosed,
+    WorkSessionNotFound,
 )
 
 
@@ -53,9 +57,40 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
     return ScriptError(f"{action} answered {word}")
 
 
+def discussion_refusal(word: str, discussion_id: str, action: str) -> MaestroError:
+    """Return the error a refusing answer of a discussion script means."""
+    match word:
+        case "NOT_FOUND" | "EXPIRED":  # the disk has it, and it can be taken up again from there
+            return DiscussionNotFound(discussion_id)
+        case "BAD_STATE":
+            return DiscussionClosed(discussion_id)
+    return refusal(word, [], discussion_id, action)
+
+
 def accept(reply: list[Any], session_id: str, action: str) -> list[Any]:
     """Return what follows OK, or raise what the refusal means."""
     word = text(reply[0])
     if word != "OK":
         raise refusal(word, reply[1:], session_id, action)
     return reply[1:]
+
+
+def accept_work(reply: list[Any], work_id: str, action: str) -> list[Any]:
+    """Return what follows OK of a work script, or raise what the refusal means."""
+    match text(reply[0]):
+        case "OK":
+            return reply[1:]
+        case "NOT_FOUND":
+            raise WorkSessionNotFound(work_id)
+        case "BAD_STATE":
+            raise WorkSessionClosed(work_id, text(reply[1]), action)
+        case "EXPIRED":
+            raise WorkSessionClosed(work_id, "expired", action)
+        case "EXISTS":
+            raise SessionExists(f"work session {work_id} exists already")
+        case "LATE":
+            raise refusal("LATE", [], work_id, action)
+        case "MORE_CHILDREN":
+            raise Conflict(f"work session {work_id} got another child meanwhile", hint="try again")
+        case word:
+            raise ScriptError(f"{action} answered {word}")

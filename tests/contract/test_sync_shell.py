@@ -66,7 +66,7 @@ async def test_both_shells_find_the_same_health(real: Backend):
         with real.open() as maestro:
             checked = [(check.name, check.status) for check in maestro.health.checks()]
         assert [(check.name, check.status) for check in await later.health.checks()] == checked
-    assert {status for _, status in checked} == {"ok"}
+    assert "fail" not in {status for _, status in checked}
 
 
 def test_what_one_shell_writes_the_other_reads(backend: Backend):

@@ -1,0 +1,13 @@
+--[[
+add_discussion_event: append one event to an open discussion; the first thing its user says is its initial_prompt.
+KEYS     discussion: session transcript
+ARGV     command_id now_ms grace_ms user kind payload prompt
+RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
+INCLUDES summary lane repeated admit spread emit settle
+]]
+local admitted, answer = admit(command_id)
+if answer then return answer end
+spread(admitted)
+local id = emit(admitted, transcript, {'type', kind, 'payload', payload})
+if prompt ~= '' then redis.call('HSETNX', session, 'initial_prompt', prompt) end
+return settle(admitted, {'OK', id}, {transcript})

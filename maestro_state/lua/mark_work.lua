@@ -1,0 +1,13 @@
+--[[
+mark_work: pause or resume a work session, running -> paused or paused -> running.
+KEYS     work: session log
+ARGV     command_id now_ms grace_ms user target
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
+INCLUDES work_summary lane repeated admit emit settle
+]]
+local admitted, answer = admit(command_id)
+if answer then return answer end
+if admitted.state == target then return {'BAD_STATE', target} end
+emit(admitted, log, {'type', 'session.marked', 'status', target})
+admitted.touched_at = 0  -- a change of status is always indexed
+return settle(admitted, {'OK', admitted.last_id}, {}, {'state', target})

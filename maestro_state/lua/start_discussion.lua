@@ -1,0 +1,21 @@
+--[[
+start_discussion: make a discussion -> open, or take up one that went quiet; one that is alive stays as it is.
+KEYS     discussion: session transcript
+ARGV     command_id now_ms grace_ms state ttl_ms created_at last_id fields...
+RETURNS  OK last_id summary | EXISTS | LATE
+INCLUDES summary lane repeated
+]]
+local lane_field, number = lane(command_id)
+local found = redis.call('HMGET', session, 'state', 'last_activity', 'ttl_ms', lane_field)
+local answer = repeated(found[4], number)
+if answer then return answer end
+if found[1] then
+  local is_alive = tonumber(now_ms) < tonumber(found[2]) + tonumber(found[3])
+  if is_alive or found[1] ~= state then return {'EXISTS'} end
+end
+redis.call('UNLINK', session, transcript)
+redis.call('HSET', session, 'state', state, 'last_id', last_id, 'created_at', created_at, 'last_activity', now_ms,
+           'touched_at', now_ms, 'ttl_ms', ttl_ms, lane_field, number .. ' ' .. now_ms .. ' ' .. last_id,
+           unpack(fields))
+redis.call('PEXPIRE', session, string.format('%.0f', tonumber(ttl_ms) + tonumber(grace_ms)))
+return {'OK', last_id, summary()}

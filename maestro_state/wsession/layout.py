@@ -1,0 +1,250 @@
+"""Work sessions on disk: `docs/sessions/<id>[/<child>…]/session.json` and `breadcrumbs/<depth>/<timestamp>.json`.
+
+Files appear whole and links are never followed. What other programs wrote to the same layout is read leniently: a
+missing field has its default, a damaged file is passed over and named, never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import msgspec
+
+from maestro_state.clock import from_iso, iso
+from maestro_state.disk import Folder
+from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
+from maestro_state.wsession.naming import (
+    BASE,
+    BREADCRUMBS,
+    RECORD_FILE,
+    WorkPath,
+    breadcrumbs_dir,
+    derived_id,
+    file_stamp,
+    is_breadcrumb_file,
+    is_depth,
+    is_work_id,
+)
+from maestro_state.wsession.records import DEPTH_MAX, Breadcrumb, WorkSession, breadcrumb_of
+
+#: Largest session.json that is read.
+_RECORD_LIMIT = 4 << 20
+
+#: Status shown of a work session whose session.json cannot be read.
+UNREADABLE = "unreadable"
+
+
+class OnDisk(msgspec.Struct, frozen=True):
+    """A work session found on disk."""
+
+    path: WorkPath
+    record: WorkSession
+
+
+class Filed(msgspec.Struct, frozen=True):
+    """One breadcrumb file, read."""
+
+    source: str  #: relative to the work session's folder
+    breadcrumb: Breadcrumb
+
+
+def open_folder(root: str, path: WorkPath, *, create: bool = False) -> Folder:
+    """Open a work session's folder; FileNotFoundError when there is none and it shall not be made."""
+    for part in path:
+        if not is_work_id(part):
+            raise InvalidValue(f"'{part[:40]}' is not the id of a work session")
+    folder = Folder.open(root)
+    for part in (*BASE, *path):
+        with folder:
+            folder = folder.child(part, create=create)
+    return folder
+
+
+def write_record(root: str, path: WorkPath, record: WorkSession) -> None:
+    """Write `session.json`, and with the first one the folder."""
+    content = pretty(record)
+    with open_folder(root, path, create=True) as folder:
+        if folder.read(RECORD_FILE, limit=_RECORD_LIMIT) != content:
+            folder.replace(RECORD_FILE, content)
+
+
+def pretty(value: Any) -> bytes:
+    """Write a value as files hold it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def write_breadcrumb(folder: Folder, crumb: Breadcrumb) -> str:
+    """File a breadcrumb under its time; where another one has that name, under the next with a number behind it.
+
+    Repeatable: a breadcrumb that is there already is left as it is. One writer at a time (`Folder.locked`).
+    """
+    content = pretty(crumb.document())
+    with folder.child(BREADCRUMBS, create=True) as all_depths:
+        depth = str(crumb.depth_level)
+        with all_depths.child(depth, create=True) as place:
+            stem, number = file_stamp(crumb.timestamp), 1
+            name = f"{stem}.json"
+            while (there := place.read(name, limit=len(content) + _RECORD_LIMIT)) is not None:
+                if there == content or _id_in(there) == crumb.breadcrumb_id:
+                    return f"{BREADCRUMBS}/{depth}/{name}"
+                number += 1
+                name = f"{stem}-{number}.json"
+            place.replace(name, content)
+            return f"{BREADCRUMBS}/{depth}/{name}"
+
+
+def _id_in(content: bytes) -> str | None:
+    try:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    value = found.get("breadcrumb_id") if isinstance(found, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def decode_breadcrumb(content: bytes, depth: str, name: str) -> Breadcrumb:
+    """Read a breadcrumb file; what it does not say comes from where it lies and what it holds."""
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidValue("not JSON that can be read: nested too deeply") from error
+    return breadcrumb_of(
+        document,
+        timestamp=name.removesuffix(".json").split("-")[0],
+        breadcrumb_id=derived_id(hashlib.sha256(content).digest()),
+        depth_level=int(depth),
+    )
+
+
+def _moment(said: Any, otherwise: str) -> str:
+    """Return a time another program wrote in the form we do, so that times can be compared and sorted."""
+    try:
+        return iso(from_iso(said))
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+
+
+def _record_of(content: bytes, path: WorkPath, modified: str) -> WorkSession:
+    """Read a session.json of ours or of another program; the folder, not the file, says which one it is."""
+    work_id, parent = path[-1], path[-2] if len(path) > 1 else None
+    fixed = {"session_id": work_id, "breadcrumbs_dir": breadcrumbs_dir(path)}
+    empty = {"session_type": "unknown", "status": "interrupted", "created": modified, "modified": modified}
+    try:
+        document = msgspec.json.decode(content)
+        said = {name: value for name, value in document.items() if value is not None}
+        said |= {name: _moment(said[name], modified) for name in ("created", "modified") if name in said}
+        return msgspec.convert(empty | {"parent_session_id": parent} | said | fixed, WorkSession)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
+        unreadable = empty | {"status": UNREADABLE, "parent_session_id": parent} | fixed
+        return msgspec.convert(unreadable, WorkSession)
+
+
+def read_record(folder: Folder, path: WorkPath) -> WorkSession | None:
+    """Read a work session's record; None when the folder has none."""
+    try:
+        status = folder.status(RECORD_FILE)
+        content = folder.read(RECORD_FILE, limit=_RECORD_LIMIT)
+    except (WorkFailed, FileCorrupt):
+        content, status = b"", None  # a link, a device or far too large: there, but nothing to read
+    if content is None:
+        return None
+    return _record_of(content, path, iso(int(status.st_mtime * 1000) if status else 0))
+
+
+def walk(root: str, under: WorkPath = ()) -> Iterator[OnDisk]:
+    """Yield every work session on disk, parents before children."""
+    try:
+        folder = open_folder(root, under)
+    except (FileNotFoundError, WorkFailed):
+        return
+    with folder:
+        if under and (record := read_record(folder, under)) is not None:
+            yield OnDisk(under, record)
+        names = [name for name in folder.names() if is_work_id(name)] if len(under) <= DEPTH_MAX else []
+    for name in names:
+        yield from walk(root, (*under, name))
+
+
+def find(root: str, work_id: str) -> OnDisk | None:
+    """Find one work session on disk, at whatever depth."""
+    return next((one for one in walk(root) if one.path[-1] == work_id), None)
+
+
+def read_at(root: str, path: WorkPath) -> OnDisk | None:
+    """Read the work session at a place, if there is one."""
+    try:
+        folder = open_folder(root, path)
+    except (FileNotFoundError, WorkFailed):
+        return None
+    with folder:
+        record = read_record(folder, path)
+    return OnDisk(path, record) if record else None
+
+
+def child_folders(root: str, path: WorkPath) -> list[str]:
+    """List the ids of work sessions that lie in another one's folder."""
+    try:
+        folder = open_folder(root, path)
+    except (FileNotFoundError, WorkFailed):
+        return []
+    with folder:
+        return [name for name in folder.names() if is_work_id(name)]
+
+
+def has_file(folder: Folder, source: str) -> bool:
+    """Tell whether a breadcrumb file is still where it was."""
+    _, depth, name = source.split("/", 2)
+    try:
+        with folder.child(BREADCRUMBS) as places, places.child(depth) as place:
+            return place.status(name) is not None
+    except (FileNotFoundError, WorkFailed):
+        return False
+
+
+def count_breadcrumbs(root: str, path: WorkPath) -> int:
+    """Count the files that may be breadcrumbs."""
+    try:
+        folder = open_folder(root, path)
+    except (FileNotFoundError, WorkFailed):
+        return 0
+    with folder:
+        return sum(1 for _ in breadcrumb_files(folder))
+
+
+def breadcrumb_files(folder: Folder) -> Iterator[tuple[Folder, str, str]]:
+    """Yield folder, depth and name of every file that may be a breadcrumb, by name over all depths: names are times."""
+    with ExitStack() as opened:
+        try:
+            places = opened.enter_context(folder.child(BREADCRUMBS))
+        except (FileNotFoundError, WorkFailed):
+            return
+        found = []
+        for depth in filter(is_depth, places.names()):
+            with suppress(FileNotFoundError, WorkFailed):  # a link or a file in its place is none of ours
+                place = opened.enter_context(places.child(depth))
+                found += [(name, int(depth), depth, place) for name in place.names() if is_breadcrumb_file(name)]
+        for name, _, depth, place in sorted(found, key=lambda one: one[:3]):
+            yield place, depth, name
+
+
+def read_breadcrumbs(root: str, path: WorkPath, *, limit: int) -> list[Breadcrumb]:
+    """Read what the disk has, by time, each id once; files that cannot be read are passed over."""
+    try:
+        folder = open_folder(root, path)
+    except FileNotFoundError:
+        return []
+    found: dict[str, Breadcrumb] = {}
+    with folder:
+        for place, depth, name in breadcrumb_files(folder):
+            try:
+                content = place.read(name, limit=limit)
+                crumb = decode_breadcrumb(content or b"", depth, name)
+            except (InvalidValue, WorkFailed):
+                continue
+            found.setdefault(crumb.breadcrumb_id, crumb)
+    return sorted(found.values(), key=lambda crumb: (crumb.at_ms, file_stamp(crumb.timestamp)))
