@@ -114,11 +114,8 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
-<<<<<<< HEAD
         self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
-=======
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
->>>>>>> main
         self.session = lru_cache(maxsize=1024)(self._session)
         self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)

@@ -135,5 +135,24 @@ def rewrite(project: str, prefix: str, count: str) -> None:
         Project(Path(project)).index_put(IndexRow(f"{prefix}--{number:06}", prefix, "iniciada", when, when))
 
 
+def schedule(project: str) -> None:
+    """Be a scheduler with a short lease that prints the number of its turn at each pass."""
+    from maestro_state import Maestro
+    from maestro_state.ops import scheduling
+    from workers import scheduler
+
+    scheduling.LEASE_MS = scheduler.LEASE_MS = 600
+    scheduler.BEAT_S = 0.1
+
+    def sweep(maestro: Maestro) -> bool:
+        fence = maestro.server.connection.call("HGET", maestro.server.terms.keys.schedule[0], "fence")
+        print(fence.decode(), flush=True)
+        return True
+
+    work = scheduler.Work(sweep, lambda _: True)
+    scheduler.Scheduler(lambda: Maestro(project, checkpoint_seconds=1), work, _asked_to_leave()).run()
+
+
 if __name__ == "__main__":
-    {"write": write, "crowd": crowd, "follow": follow, "rewrite": rewrite}[sys.argv[1]](*sys.argv[2:])
+    programs = {"write": write, "crowd": crowd, "follow": follow, "rewrite": rewrite, "schedule": schedule}
+    programs[sys.argv[1]](*sys.argv[2:])
