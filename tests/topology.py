@@ -1,12 +1,14 @@
 """The containers of docker-compose.yml as processes of this machine: the same commands, environments and order.
 
-Only what a container would have of its own is replaced: its folders, its ports, and the name `redis` of the server.
+Only what a container would have of its own is replaced: its folders, its ports, the name `redis` of the server, and
+TLS, which the image's server has built in and the one of the tests may not: then it is put in front of it.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from tests import compose
 from tests.cli_runs import MAESTRO
 from tests.programs import Program, running
 from tests.servers import free_port, server_binary
+from tests.tls_front import tls_front
 from tests.waiting import wait_until
 
 PASSWORDS = {f"REDIS_{name}_PASSWORD": os.urandom(24).hex() for name in ("TERMINAL", "WORKER", "ADMIN")}
@@ -88,11 +91,23 @@ def topology(folder: Path, **variables: str) -> Iterator[Topology]:
     for name in _FOLDERS:
         (folder / name[1:]).mkdir()
     make_certificates(folder / "tls")
-    services = compose.load(PASSWORDS | {"REDIS_TLS_PORT": "6380", "REDIS_TLS_FOLDER": "./tls"} | variables)["services"]
+    has_tls = _has_tls()
+    tls = {"REDIS_TLS_PORT": "6380", "REDIS_TLS_FOLDER": "./tls"} if has_tls else {}
+    services = compose.load(PASSWORDS | tls | variables)["services"]
     found = Topology(folder, free_port(), free_port(), services)
     with found.stack:
         access = found.start("access")
         assert access.process.wait(30) == 0, access.complained.read_text()
         server = found.start("redis")
         wait_until(lambda: "Ready to accept connections" in server.said.read_text(), "the server does not start", 20.0)
+        if not has_tls:
+            found.stack.enter_context(tls_front(found.tls_port, folder / "tls", found.port))
         yield found
+
+
+def _has_tls() -> bool:
+    """Tell whether the server at hand was built with TLS: one that was not refuses to start with a TLS port."""
+    words = [server_binary(), "--port", "0", "--tls-port", str(free_port()), "--tls-cert-file", os.devnull]
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run([*words, "--dir", folder], capture_output=True, check=False, timeout=20)
+    return b"Failed finding TLS support" not in tried.stdout

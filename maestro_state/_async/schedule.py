@@ -20,8 +20,8 @@ class AsyncSchedule:
 
     async def take(self, turn: Turn | None = None) -> Turn:
         """Take the turn, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
-        fence = turn.fence if turn and turn.fence else "0"
-        call = ops.take_turn(self._server.terms, self._holder, await self.now_ms(), fence)
+        holder, fence = (turn.holder, turn.fence or "0") if turn else (self._holder, "0")
+        call = ops.take_turn(self._server.terms, holder, await self.now_ms(), fence)
         taken: Turn = await self._server.run(call)
         return taken
 
