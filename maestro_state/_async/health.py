@@ -6,12 +6,14 @@ import os
 import tempfile
 from dataclasses import replace
 
+from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.connection import ReplyError, connect_async, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
+from maestro_state.ops import scheduling
 from maestro_state.ops.health import Check
 from maestro_state.project import IndexRow, Project
 from maestro_state.settings_cache import Settings, unknown_variables
@@ -20,9 +22,10 @@ from maestro_state.settings_cache import Settings, unknown_variables
 class AsyncHealth:
     """The checks, each with what to do about it."""
 
-    def __init__(self, server: AsyncServer, project: Project, settings: Settings) -> None:
+    def __init__(self, server: AsyncServer, queue: AsyncQueue, project: Project, settings: Settings) -> None:
         """Take what there is to look at."""
         self._server = server
+        self._queue = queue
         self._project = project
         self._settings = settings
 
@@ -52,7 +55,21 @@ class AsyncHealth:
             return [Check("server", "fail", str(error), error.hint)]
         judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
-        return [Check("server", "ok", where), *judged, *await self._access(), *queue]
+        helpers = [] if queue or not settings.redis_url else await self._helpers()
+        return [Check("server", "ok", where), *judged, *await self._access(), *queue, *helpers]
+
+    async def _helpers(self) -> list[Check]:
+        """Look for those who work beside a shared server; the embedded one brings its own."""
+        try:
+            workers = await self._queue.workers()
+        except ServerUnavailable as error:
+            return [Check("queue", "fail", str(error), error.hint)]
+        now_ms = await self._server.fetch(scheduling.server_time())
+        schedule = await self._server.fetch(scheduling.read_schedule(self._server.terms))
+        return [
+            ops.judge_workers(workers),
+            ops.judge_sweeper(schedule.swept_at, now_ms, self._settings.checkpoint_seconds * 1000),
+        ]
 
     async def _info(self) -> dict[str, str] | None:
         """Return what the server says of itself, or None when this user may not ask."""

@@ -126,7 +126,7 @@ class AsyncMaestro:
         """Check and repair the set-up."""
         from maestro_state._async.health import AsyncHealth
 
-        return AsyncHealth(self.server, self.project, self.settings)
+        return AsyncHealth(self.server, self.queue, self.project, self.settings)
 
     @cached_property
     def work(self) -> AsyncWork:

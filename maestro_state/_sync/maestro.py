@@ -127,7 +127,7 @@ class Maestro:
         """Check and repair the set-up."""
         from maestro_state._sync.health import Health
 
-        return Health(self.server, self.project, self.settings)
+        return Health(self.server, self.queue, self.project, self.settings)
 
     @cached_property
     def work(self) -> Work:

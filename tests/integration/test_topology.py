@@ -66,7 +66,7 @@ def test_the_health_checks_pass(team, project):
         done = maestro_command(folder, "doctor", "--json", env=used)
         checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
         assert done.returncode == 0, checks
-        assert {checks[name]["status"] for name in ("server", "persistence", "eviction", "access")} == {"ok"}
+        assert {checks[name]["status"] for name in ("server", "persistence", "eviction", "access", "workers")} == {"ok"}
 
 
 def test_no_password_is_in_an_argument_or_a_log(team, project):
