@@ -46,8 +46,10 @@ class Model:
         return self.session + self.index + (self.stream if messages else 0) + messages * (size + 4) * self.message
 
 
-#: Commands a run costs the state server: start, claim, enqueue, chunks of output, signs of life, end; and RQ's own.
-RUN_COMMANDS = 75
+#: Commands a short run costs the server, those inside scripts counted: start, claim, output, end, and RQ's own.
+RUN_COMMANDS = 250
+#: Runs carried out to check that.
+RUNS = 20
 
 
 async def _fill(rig_: Rig, sessions: int) -> list[str]:
@@ -116,7 +118,19 @@ def measure(sessions: int = SESSIONS, terminals: int = TERMINALS) -> Iterator[Ro
         yield Row("  commands an action, in scripts too", "5", commands / len(took), 5, "", 1.1)
         start = time.perf_counter()
         listed = bench.maestro.server.fetch(index_ops.all_sessions(bench.maestro.server.terms))
+        yield Row("  commands of a run, in scripts too", "the model", _run_commands(bench), RUN_COMMANDS, "", 1.2)
         yield Row(f"listing {len(listed)}", "100 ms", (time.perf_counter() - start) * 1000, 100, "ms", 1.0)
+
+
+def _run_commands(bench: Rig) -> float:
+    """Return what a short run of the built-in tool costs, from asking for it to its output."""
+    maestro = bench.maestro
+    session = maestro.sessions.start("runs", tool="echo").id
+    maestro.runs.wait(maestro.runs.start("first", session), session)
+    before = int(bench.tcp.info("stats")["total_commands_processed"])
+    for number in range(RUNS):
+        maestro.runs.wait(maestro.runs.start(f"prompt {number}", session), session)
+    return (int(bench.tcp.info("stats")["total_commands_processed"]) - before) / RUNS
 
 
 def _work(bench: Rig, ids: list[str], terminals: int) -> tuple[list[float], float]:
