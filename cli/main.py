@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "config": ("cli.config", "config", "Show every setting and where it came from."),
     "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),
     "doctor": ("cli.doctor", "doctor", "Check the server, the disk and the set-up."),
+    "scheduler": ("cli.scheduler", "scheduler", "Sweep often and clean up daily, once for the whole team."),
     "acl": ("cli.acl", "acl", "Write the access list of a team's server."),
     "completion": ("cli.completion", "completion", "Print the completion script for a shell."),
 }

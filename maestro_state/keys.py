@@ -47,6 +47,11 @@ INDEX_KEYS = (
 #: Written behind a change that replicas must have: those that have it have everything before it.
 BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
 
+#: What keeps the schedulers of a team from doing the same work twice.
+SCHEDULE_KEYS = (
+    Key("schedule", "", "hash", "who keeps house, until when; when what was last done", "take_turn … note_upkeep"),
+)
+
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
     Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
@@ -87,6 +92,7 @@ FAMILIES = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
     "barrier": BARRIER_KEYS,
+    "schedule": SCHEDULE_KEYS,
     "queue": QUEUE_KEYS,
     "discussion": DISCUSSION_KEYS,
     "discussion_index": DISCUSSION_INDEX_KEYS,
@@ -108,6 +114,7 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+        self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.work = lru_cache(maxsize=1024)(self._work)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maestro_state._async.messages import AsyncMessages
     from maestro_state._async.queue import AsyncQueue
     from maestro_state._async.runs import AsyncRuns
+    from maestro_state._async.schedule import AsyncSchedule
     from maestro_state._async.sessions import AsyncSessions
     from maestro_state._async.tools import AsyncTools
     from maestro_state._async.work import AsyncWork
@@ -114,11 +115,18 @@ class AsyncMaestro:
         return AsyncFollow(self.server, self.sessions)
 
     @cached_property
+    def schedule(self) -> AsyncSchedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state._async.schedule import AsyncSchedule
+
+        return AsyncSchedule(self.server)
+
+    @cached_property
     def health(self) -> AsyncHealth:
         """Check and repair the set-up."""
         from maestro_state._async.health import AsyncHealth
 
-        return AsyncHealth(self.server, self.project, self.settings, self.queue)
+        return AsyncHealth(self.server, self.queue, self.project, self.settings)
 
     @cached_property
     def work(self) -> AsyncWork:

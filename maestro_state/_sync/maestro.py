@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.queue import Queue
     from maestro_state._sync.runs import Runs
+    from maestro_state._sync.schedule import Schedule
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
     from maestro_state._sync.work import Work
@@ -115,11 +116,18 @@ class Maestro:
         return Follow(self.server, self.sessions)
 
     @cached_property
+    def schedule(self) -> Schedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state._sync.schedule import Schedule
+
+        return Schedule(self.server)
+
+    @cached_property
     def health(self) -> Health:
         """Check and repair the set-up."""
         from maestro_state._sync.health import Health
 
-        return Health(self.server, self.project, self.settings, self.queue)
+        return Health(self.server, self.queue, self.project, self.settings)
 
     @cached_property
     def work(self) -> Work:
