@@ -122,7 +122,9 @@ class Filler:
         """Let a run print something."""
         size = max(1, -(-len(output) // chunks))
         for start in range(0, len(output), size):
-            self._emit("outputs", {"run": run_id, "data": output[start : start + size]})
+            entry_id = self._emit("outputs", {"run": run_id, "data": output[start : start + size]})
+            self.raw.hsetnx(self._key("runs"), f"{run_id}:first", entry_id)
+            self.raw.hset(self._key("runs"), f"{run_id}:last", entry_id)
 
     def finish(self, run_id: str, output: bytes | None, status: str = "success") -> None:
         """End a run."""

@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.reader import ArchivedSession
-from maestro_state.clock import from_iso
 from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem, last_output
 from maestro_state.models import Event, Field, Message, Session, id_order
 from maestro_state.ops import archiving, contents
 from maestro_state.ops import events as event_ops
 from maestro_state.ops import messages as message_ops
+from maestro_state.ops import runs as run_ops
 from maestro_state.ops import sessions as session_ops
 
 Contents = tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]
 
-#: The id before every other, and the one after.
-FIRST, LAST = "-", "+"
+#: The id before every other.
+FIRST = "-"
 
 
 class AsyncSource(Protocol):
@@ -143,13 +143,12 @@ class AsyncLive:
 
     async def output(self, run: Run) -> AsyncIterator[bytes]:
         """Yield what a run printed; what came before it is not read."""
-        left = run.output_ref.size if run.output_ref and run.status != "running" else None
-        async for _, run_id, data in self.outputs(str(from_iso(run.created_at)), LAST):
+        found = await self._server.fetch(run_ops.output_range(self._server.terms, self.id, run.id))
+        if found is None:
+            return
+        async for _, run_id, data in self.outputs(*found):
             if run_id == run.id:
                 yield data
-                left = None if left is None else left - len(data)
-            if left == 0:
-                return
 
     async def outputs(self, start: str, end: str) -> AsyncIterator[tuple[str, str, bytes]]:
         """Yield the pieces that runs printed in a span of ids: id, run, bytes."""

@@ -8,7 +8,7 @@ INCLUDES summary remaining emit
 local state, last_id, last_activity, owner = unpack(
   redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'user_id'))
 if not state then return {'NOT_FOUND'} end
-if not STEPS[state] then return {'BAD_STATE', state} end
+if not string.find(ALLOWED, ' ' .. state .. ' ', 1, true) then return {'BAD_STATE', state} end
 local left, ttl_ms = remaining(tonumber(now_ms), tonumber(grace_ms))
 -- a short session is not cut shorter by more than a tenth
 if left > math.min(tonumber(horizon_ms), ttl_ms / 10) then return {'ALIVE', string.format('%.0f', left)} end

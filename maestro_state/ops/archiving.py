@@ -13,7 +13,7 @@ from maestro_state.ops import contents
 from maestro_state.ops.events import event_of
 from maestro_state.ops.messages import message_of
 from maestro_state.ops.replies import accept, text
-from maestro_state.ops.sessions import session_of
+from maestro_state.ops.sessions import RECORD, session_of
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState
@@ -48,7 +48,7 @@ def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
         stored = {text(name): value for name, value in zip(record[::2], record[1::2], strict=True)}
         run_fields = {text(name): value for name, value in zip(runs[::2], runs[1::2], strict=True)}
         return Moment(
-            session=session_of(terms, session_id, record, now_ms),
+            session=session_of(terms, session_id, [stored.get(name) for name in RECORD], now_ms),
             last_id=text(stored["last_id"]),
             archived_id=text(stored["archived_id"]) if "archived_id" in stored else None,
             project=text(stored["project"]) if "project" in stored else None,
