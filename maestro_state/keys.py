@@ -87,6 +87,11 @@ WORK_INDEX_KEYS = tuple(
     Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
 )
 
+#: What keeps the sweepers of a team from doing the same work twice.
+SWEEP_KEYS = (
+    Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {
     "session": SESSION_KEYS,
@@ -98,6 +103,7 @@ FAMILIES = {
     "discussion_index": DISCUSSION_INDEX_KEYS,
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
+    "sweep": SWEEP_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -116,6 +122,7 @@ class Keyspace:
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
         self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
+        self.sweep = tuple(f"{namespace}:{{sweep}}{key.suffix}" for key in SWEEP_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
