@@ -27,8 +27,8 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
     export.end_section()
     export.section("runs")
     for run in runs:
-        export.begin_run(run, await source.prompt(run.id), await source.sent_context(run.id))
-        pieces = [piece async for piece in source.output(run)]
+        export.begin_run(run, await source.prompt(run), await source.sent_context(run.id))
+        pieces = [piece async for piece in source.output(run.id)]
         export.output(pieces, is_text=_is_text(pieces))
         export.end_run()
     export.end_section()

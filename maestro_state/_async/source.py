@@ -49,7 +49,7 @@ class AsyncSource(Protocol):
     async def sent_context(self, run_id: str) -> list[SentItem]:
         """Return what a run was given."""
 
-    async def prompt(self, run_id: str) -> bytes:
+    async def prompt(self, run: Run) -> bytes:
         """Return a run's prompt."""
 
     async def blob(self, digest: str) -> bytes:
@@ -58,7 +58,7 @@ class AsyncSource(Protocol):
     async def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
 
-    def output(self, run: Run) -> AsyncIterator[bytes]:
+    def output(self, run_id: str) -> AsyncIterator[bytes]:
         """Yield what a run printed, piece by piece."""
 
     async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
@@ -125,12 +125,9 @@ class AsyncLive:
         found: list[SentItem] = await self._server.fetch(contents.read_sent(self._server.terms, self.id, run_id))
         return found
 
-    async def prompt(self, run_id: str) -> bytes:
+    async def prompt(self, run: Run) -> bytes:
         """Return a run's prompt."""
-        for run in await self.runs():
-            if run.id == run_id and run.prompt_digest:
-                return await self.blob(run.prompt_digest)
-        return b""
+        return await self.blob(run.prompt_digest) if run.prompt_digest else b""
 
     async def blob(self, digest: str) -> bytes:
         """Return the content with a digest."""
@@ -141,13 +138,13 @@ class AsyncLive:
         """Return an item's content."""
         return await self.blob(item.snapshot.digest)
 
-    async def output(self, run: Run) -> AsyncIterator[bytes]:
-        """Yield what a run printed; what came before it is not read."""
-        found = await self._server.fetch(run_ops.output_range(self._server.terms, self.id, run.id))
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed; what others printed before and after it is not read."""
+        found = await self._server.fetch(run_ops.output_range(self._server.terms, self.id, run_id))
         if found is None:
             return
-        async for _, run_id, data in self.outputs(*found):
-            if run_id == run.id:
+        async for _, printed_by, data in self.outputs(*found):
+            if printed_by == run_id:
                 yield data
 
     async def outputs(self, start: str, end: str) -> AsyncIterator[tuple[str, str, bytes]]:
@@ -243,9 +240,9 @@ class AsyncArchived:
         """Return what a run was given."""
         return self._archive.sent_context(run_id)
 
-    async def prompt(self, run_id: str) -> bytes:
+    async def prompt(self, run: Run) -> bytes:
         """Return a run's prompt."""
-        return self._archive.prompt(run_id)
+        return self._archive.prompt(run.id)
 
     async def blob(self, digest: str) -> bytes:
         """Return the content with a digest."""
@@ -255,9 +252,9 @@ class AsyncArchived:
         """Return an item's content."""
         return self._archive.snapshot(item)
 
-    async def output(self, run: Run) -> AsyncIterator[bytes]:
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
         """Yield what a run printed, piece by piece."""
-        for piece in self._archive.output(run.id):
+        for piece in self._archive.output(run_id):
             yield piece
 
     async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:

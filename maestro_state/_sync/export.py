@@ -28,8 +28,8 @@ def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
     export.end_section()
     export.section("runs")
     for run in runs:
-        export.begin_run(run, source.prompt(run.id), source.sent_context(run.id))
-        pieces = [piece for piece in source.output(run)]
+        export.begin_run(run, source.prompt(run), source.sent_context(run.id))
+        pieces = [piece for piece in source.output(run.id)]
         export.output(pieces, is_text=_is_text(pieces))
         export.end_run()
     export.end_section()

@@ -50,7 +50,7 @@ class Source(Protocol):
     def sent_context(self, run_id: str) -> list[SentItem]:
         """Return what a run was given."""
 
-    def prompt(self, run_id: str) -> bytes:
+    def prompt(self, run: Run) -> bytes:
         """Return a run's prompt."""
 
     def blob(self, digest: str) -> bytes:
@@ -59,7 +59,7 @@ class Source(Protocol):
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
 
-    def output(self, run: Run) -> Iterator[bytes]:
+    def output(self, run_id: str) -> Iterator[bytes]:
         """Yield what a run printed, piece by piece."""
 
     def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
@@ -126,12 +126,9 @@ class Live:
         found: list[SentItem] = self._server.fetch(contents.read_sent(self._server.terms, self.id, run_id))
         return found
 
-    def prompt(self, run_id: str) -> bytes:
+    def prompt(self, run: Run) -> bytes:
         """Return a run's prompt."""
-        for run in self.runs():
-            if run.id == run_id and run.prompt_digest:
-                return self.blob(run.prompt_digest)
-        return b""
+        return self.blob(run.prompt_digest) if run.prompt_digest else b""
 
     def blob(self, digest: str) -> bytes:
         """Return the content with a digest."""
@@ -142,13 +139,13 @@ class Live:
         """Return an item's content."""
         return self.blob(item.snapshot.digest)
 
-    def output(self, run: Run) -> Iterator[bytes]:
-        """Yield what a run printed; what came before it is not read."""
-        found = self._server.fetch(run_ops.output_range(self._server.terms, self.id, run.id))
+    def output(self, run_id: str) -> Iterator[bytes]:
+        """Yield what a run printed; what others printed before and after it is not read."""
+        found = self._server.fetch(run_ops.output_range(self._server.terms, self.id, run_id))
         if found is None:
             return
-        for _, run_id, data in self.outputs(*found):
-            if run_id == run.id:
+        for _, printed_by, data in self.outputs(*found):
+            if printed_by == run_id:
                 yield data
 
     def outputs(self, start: str, end: str) -> Iterator[tuple[str, str, bytes]]:
@@ -244,9 +241,9 @@ class Archived:
         """Return what a run was given."""
         return self._archive.sent_context(run_id)
 
-    def prompt(self, run_id: str) -> bytes:
+    def prompt(self, run: Run) -> bytes:
         """Return a run's prompt."""
-        return self._archive.prompt(run_id)
+        return self._archive.prompt(run.id)
 
     def blob(self, digest: str) -> bytes:
         """Return the content with a digest."""
@@ -256,9 +253,9 @@ class Archived:
         """Return an item's content."""
         return self._archive.snapshot(item)
 
-    def output(self, run: Run) -> Iterator[bytes]:
+    def output(self, run_id: str) -> Iterator[bytes]:
         """Yield what a run printed, piece by piece."""
-        for piece in self._archive.output(run.id):
+        for piece in self._archive.output(run_id):
             yield piece
 
     def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
