@@ -19,10 +19,7 @@ def sweep(maestro: Maestro) -> SweepReport:
     def recover(_: Server) -> list[str]:
         return [f"{session_id}/{run_id}" for session_id, run_id in maestro.claims.recover()]
 
-    return maestro.archive.sweep([recover])
-
-
-def before_stop(maestro: Maestro) -> bool:
-    """Write everything to disk before the server stops; False when something could not be written."""
-    report = sweep(maestro)
-    return not report.errors and report.busy is None
+    report = maestro.archive.sweep([recover])
+    if report.busy is None:
+        report.checkpointed += maestro.work.sweep()
+    return report
