@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 #: Every question, in the order it is asked.
-QUESTIONS = ("append", "read", "listing", "follow", "memory", "commands", "context", "breadcrumbs")
+QUESTIONS = ("append", "read", "listing", "follow", "memory", "commands", "context", "breadcrumbs", "runs")
 
 
 def main(arguments: list[str]) -> int:

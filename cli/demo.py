@@ -67,6 +67,13 @@ def main() -> None:
                 output.line(next(seen))
                 third.type("message", "add", "--role", "assistant", "the cookie lost its domain in the last release")
                 output.line(next(seen))
+                first.type("use", "echo")
+                output.line(next(seen))
+                first.type("run", "say what you would change")
+                for line in seen:
+                    output.line(line)
+                    if "run.finished" in line:
+                        break
                 third.type("session", "status")
                 first.type("session", "end")
                 output.line(next(seen))

@@ -86,7 +86,7 @@ def say(
 
     \b
     Example:
-      maestro discuss say "plan the phases of the login track"
+      maestro discuss say --tool claude "plan the phases of the login track"
     """
     from cli import output
     from cli.input import text_argument
@@ -96,28 +96,43 @@ def say(
         raise UsageError("a tool answers what a user says", hint="leave out --role, or --tool")
     room = app.maestro.discussions
     ref = room.resolve(ref)
-    said = [room.say(text_argument(text), ref, role=role, model=model)]
+    if tool:
+        _check_tool(app, tool)  # before anything is said
+    said = room.say(text_argument(text), ref, role=role, model=model)
     if tool:
         try:
-            answer, its_model = ask(app, tool, room.prompt(ref))
+            answer, its_model = _ask(app, tool, room.prompt(ref), quiet=as_json)
         except MaestroError as error:
             room.report(str(error), ref, details=error.hint)
             raise
-        said.append(room.say(answer, ref, role="assistant", model=its_model))
+        said = room.say(answer, ref, role="assistant", model=its_model, engine=tool)
     if as_json:
-        last = said[-1]
-        output.document({"session_id": ref, "ts": last.ts, "type": last.type, "payload": last.payload})
-        return
-    for event in said[1:] or said:
-        _print_event(event)
+        output.document({"session_id": ref, "ts": said.ts, "type": said.type, "payload": said.payload})
+    elif not tool:
+        _print_event(said)
 
 
-def ask(app: App, tool: str, prompt: str) -> tuple[str, str | None]:
-    """Let a tool of the catalogue answer, as a run of the active session; return its answer and its model."""
-    from maestro_state.errors import UsageError
+def _check_tool(app: App, tool: str) -> None:
+    """Refuse a tool nobody knows, and a checkout that has no session for its run."""
+    from maestro_state.catalog import resolve
 
-    del app, prompt
-    raise UsageError(f"{tool} cannot be asked here", hint="say its answer with --role assistant")
+    resolve(tool)
+    app.maestro.sessions.read()
+
+
+def _ask(app: App, tool: str, prompt: str, *, quiet: bool) -> tuple[str, str | None]:
+    """Let a tool answer, as a run of the active session, shown as it comes; return its answer and its model."""
+    from cli.following import follow
+    from cli.run import call_worker, verdict
+
+    started = app.maestro.runs.start(prompt, tool=tool)
+    call_worker(app)
+    ended = follow(app, started, quiet=quiet)
+    if ended is None:
+        raise click.Abort  # left running: its answer can be shown and said later
+    verdict(ended)
+    answer = app.maestro.runs.output(ended.id).decode(errors="replace")
+    return answer, ended.usage.model if ended.usage else None
 
 
 @discuss.command()
@@ -270,7 +285,11 @@ def _print_outcome(outcome: Outcome) -> None:
             _print_difference(change.path, change.before, change.after)
     where = ", ".join(change.path for change in outcome.changes)
     what = ("would change " if outcome.dry_run else "changed ") + where if where else "nothing to change"
-    output.line(f"{outcome.result}  {outcome.ops_count} operations, {what}")
+    output.line(f"{outcome.result}  {_operations(outcome.ops_count)}, {what}")
+
+
+def _operations(count: int) -> str:
+    return f"{count} operation{'' if count == 1 else 's'}"
 
 
 def _print_difference(path: str, before: bytes, after: bytes) -> None:
@@ -326,7 +345,8 @@ def _print_event(event: TranscriptEvent) -> None:
 
             text = json.dumps(payload, ensure_ascii=False, indent=2)
         case "replay_run":
-            text = f"{payload['result']} {payload['ops_count']} operations{' (dry run)' if payload['dry_run'] else ''}"
+            dry = " (dry run)" if payload["dry_run"] else ""
+            text = f"{payload['result']} {_operations(payload['ops_count'])}{dry}"
         case "error":
             text = payload["message"]
         case _:

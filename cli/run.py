@@ -66,7 +66,7 @@ def run(
         else:
             _show_preview(preview.argv, preview.stdin)
         return 0
-    _call_worker(app)
+    call_worker(app)
     if detach:
         if as_json:
             output.document(started)
@@ -79,7 +79,7 @@ def run(
         return 130
     if as_json:
         _print_document(app, ended)
-    return _verdict(ended)
+    return verdict(ended)
 
 
 def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tuple[bytes, str]:
@@ -126,7 +126,7 @@ def _show_preview(argv: list[str], stdin: bytes) -> None:
     output.line()
 
 
-def _call_worker(app: App) -> None:
+def call_worker(app: App) -> None:
     """See to it that somebody carries the run out, or say that nobody does."""
     from cli import output
 
@@ -145,7 +145,7 @@ def _print_document(app: App, ended: Run) -> None:
     output.document({**output.plain(ended), "exit_code": ended.exit_code, "output": text})
 
 
-def _verdict(ended: Run) -> int:
+def verdict(ended: Run) -> int:
     """Return 0 for a run that did what it was asked for; raise the reason for any other."""
     from maestro_state.errors import RunFailed
 

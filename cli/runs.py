@@ -77,7 +77,9 @@ def _usage(run: Run) -> str:
 @json_option
 @pass_app
 def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> None:
-    """Show what a run printed; RUN is its number or last, the newest successful one with output.
+    """Show what a run printed.
+
+    RUN is its number, or last: the newest successful one with output.
 
     \b
     Example:

@@ -71,6 +71,10 @@ def _gist(event: Event) -> str:
             return f"{data['item']}{who}"
         case "tool.selected":
             return f"{data['tool']}{who}"
+        case "run.started" | "run.previewed":
+            return f"{data['run']} {data['tool']}{who}"
+        case "run.claimed":
+            return f"{data['run']} by {data['owner']}"
         case "run.output":
             return f"{data['run']} │ {data['text'].rstrip()}"
         case "run.finished":

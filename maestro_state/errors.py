@@ -23,6 +23,7 @@ MaestroError                    code · hint · exit_code
 │  ├─ ServerStorageError
 ├─ WorkFailed            1      the work itself failed
 │  ├─ FileCorrupt · CursorLost · ReplayFailed
+│  ├─ FileCorrupt · CursorLost · ArchiveFailed
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -405,6 +406,18 @@ class CursorLost(WorkFailed):
     """The place to continue from is no longer in the stream."""
 
     code = "cursor_lost"
+
+
+class ArchiveFailed(WorkFailed):
+    """The archive could not be written; the session is still where it was."""
+
+    code = "archive_failed"
+
+
+class ArchiveBusy(ArchiveFailed):
+    """Somebody else is writing this archive."""
+
+    code = "archive_busy"
 
 
 class ScriptError(MaestroError):

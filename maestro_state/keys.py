@@ -31,7 +31,7 @@ SESSION_KEYS = (
     Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
     Key("items", ":items", "hash", "context items and when they were removed", "add_context, remove_context"),
     Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
-    Key("runs", ":runs", "hash", "runs: what was sent, who owns them, how they ended", "start_run … finish_run"),
+    Key("runs", ":runs", "hash", "what was sent, who owns it, how it ended", "start_run … finish_run, add_context"),
     Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output"),
     Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, prolong_lease, detach_…"),
 )
@@ -88,6 +88,11 @@ WORK_INDEX_KEYS = tuple(
     Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
 )
 
+#: What keeps the sweepers of a team from doing the same work twice.
+SWEEP_KEYS = (
+    Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {
     "session": SESSION_KEYS,
@@ -99,6 +104,7 @@ FAMILIES = {
     "discussion_index": DISCUSSION_INDEX_KEYS,
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
+    "sweep": SWEEP_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -117,6 +123,7 @@ class Keyspace:
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
         self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
+        self.sweep = tuple(f"{namespace}:{{sweep}}{key.suffix}" for key in SWEEP_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)

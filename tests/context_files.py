@@ -35,7 +35,9 @@ def store_run(
     if status not in ("pending", "running"):
         raw.hset(runs, f"{run_id}:end", msgspec.json.encode(ended))
     for chunk in chunks:
-        raw.xadd(outputs, {"run": run_id, "data": chunk})
+        place = raw.xadd(outputs, {"run": run_id, "data": chunk})
+        raw.hsetnx(runs, f"{run_id}:first", place)
+        raw.hset(runs, f"{run_id}:last", place)
         raw.xadd(outputs, {"run": "9999", "data": b"another run\n"})
     for key in (runs, outputs):
         if raw.exists(key):

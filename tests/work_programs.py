@@ -18,10 +18,12 @@ import redis
 
 from maestro_state import Maestro
 from maestro_state.embedded import socket_path
+from maestro_state.ops.breadcrumbs import wait_for_more
 from tests.work_samples import crumb
 
 PRODUCERS, CONSUMERS = 2, 4
 DIES = 0.02
+WAIT_MS = 20
 
 
 def mortal(call: Callable[..., Any], chance: random.Random) -> Callable[..., Any]:
@@ -55,9 +57,11 @@ def consume(project: str, work_id: str, count: int, chance: random.Random) -> No
         families = maestro.work._families
         families.batch = 3
         maestro.server.connection.script = mortal(maestro.server.connection.script, chance)
-        while maestro.work.read(work_id).applied < count:
+        while (work := maestro.work.read(work_id)).applied < count:
             while families.apply(work_id):
                 pass
+            wait = wait_for_more(maestro.server.terms, work_id, work.cursor, "$", WAIT_MS)
+            maestro.server.connection.block(*wait, block_ms=WAIT_MS)
 
 
 def consume_naively(project: str, work_id: str, name: int, count: int, chance: random.Random) -> None:

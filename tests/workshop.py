@@ -53,7 +53,8 @@ class Workshop:
 
     def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
         """Start one worker and wait until it listens."""
-        maestro = self.open()
+        queue_url = environment.get("MAESTRO_QUEUE_URL")
+        maestro = self.open(queue_url=queue_url)
         before = maestro.runs.workers()
         with self.log.open("ab") as log:
             worker = subprocess.Popen(

@@ -112,7 +112,8 @@ class _Attendant:
         self.beat_at = now + call.beat_s
         self.kill_at: float | None = None
         self.left_at: float | None = None
-        self.piece = bytearray()
+        self.pieces: list[bytes] = []
+        self.size = 0
         self.handed_at = 0.0
         self.unsent = memoryview(call.stdin)
         assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018 - asked for as pipes
@@ -165,7 +166,7 @@ class _Attendant:
             moments.append(self.left_at + DRAIN_S)
         elif self.stopped is None:
             moments.append(self.ends_at)
-        if self.piece:
+        if self.pieces:
             moments.append(self.handed_at + PIECE_S)
         if self.kill_at is not None:
             moments.append(self.kill_at)
@@ -176,23 +177,25 @@ class _Attendant:
         return True  # the end of the child is looked at in `_is_over`
 
     def _read(self) -> bool:
-        data = os.read(self.out, PIECE_BYTES)
+        data = os.read(self.out, PIECE_BYTES - self.size)
         if not data:
             self.reading = False
             self.selector.unregister(self.out)
             return False
-        self.piece += data
+        self.pieces.append(data)
+        self.size += len(data)
+        if self.size == PIECE_BYTES:
+            self._hand_on(final=True)
         return True
 
     def _hand_on(self, *, final: bool) -> None:
-        """Hand on whole pieces, and the rest when nothing was handed on just before or it is the last."""
-        while self.piece:
-            if len(self.piece) < PIECE_BYTES and not final and time.monotonic() < self.handed_at + PIECE_S:
-                return
-            data = bytes(self.piece[:PIECE_BYTES])
-            del self.piece[:PIECE_BYTES]
-            self.handed_at = time.monotonic()
-            self._take(self.call.on_output(data))
+        """Hand on what there is, if it is a whole piece or the last, or nothing was handed on just before."""
+        if not self.pieces or (not final and time.monotonic() < self.handed_at + PIECE_S):
+            return
+        data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        self.pieces, self.size = [], 0
+        self.handed_at = time.monotonic()
+        self._take(self.call.on_output(data))
 
     def _read_stderr(self) -> bool:
         data = os.read(self.err, PIECE_BYTES)

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,14 +67,16 @@ class Workshop:
             except (LostClaim, NotFound) as error:
                 _log.info("run_not_claimed", reason=str(error))
                 return None
+            attempt = _Attempt(self, maestro, claim)
             try:
-                ended = _Attempt(self, maestro, claim).make()
+                ended = attempt.make()
                 maestro.claims.finish(claim, ended)
             except LostClaim as error:
                 _log.warning("claim_lost", reason=str(error))
                 return None
             except ServerUnavailable as error:
                 _log.error("run_given_up", reason=str(error))
+                attempt.give_up(error)
                 return None
             _log.info("run_finished", status=ended.status)
             return ended.status
@@ -127,6 +130,16 @@ class _Attempt:
             raise self._lost
         return self._ended(tool, parser, finished)
 
+    def give_up(self, error: ServerUnavailable) -> None:
+        """Say why the run ended, if the server takes that at least; else whoever looks after lost runs will."""
+        reason = f"the server could not take its output: {error}"[:_ERROR_CHARS]
+        with suppress(LostClaim, ServerUnavailable):
+            self._maestro.claims.finish(self._claim, self._partial(reason))
+
+    def _partial(self, reason: str) -> Ended:
+        digest = self._digest.hexdigest() if self._size else None
+        return Ended(status="error", error=reason, size=self._size, digest=digest)
+
     def _invocation(self, tool: Tool, sent: bytes, environment: dict[str, str]) -> Invocation:
         timeout_s = self._claim.run.timeout_s or self._maestro.settings.run_timeout_seconds
         return Invocation(
@@ -145,7 +158,7 @@ class _Attempt:
     def _on_output(self, data: bytes) -> str | None:
         if self._parser is not None:
             data = _encoded("".join(self._parser.feed(data)))
-        data = self._held + data
+        data = self._held + data if self._held else data
         data, self._held = _split_at_character(data)
         return self._store(data)
 
@@ -153,7 +166,7 @@ class _Attempt:
         """Append output; why to stop, if there is a reason."""
         room = self._limit - self._size
         is_over = len(data) > room
-        data = data[:room]
+        data = data[:room] if is_over else data
         try:
             is_canceled = bool(data) and self._maestro.claims.add_output(self._claim, self._size, data)
         except LostClaim as error:

@@ -11,10 +11,13 @@ import json
 import re
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+from redis import Redis
 from rq.exceptions import NoSuchJobError
+from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job
+from rq.queue import Queue
 
 from maestro_state.logs import get_logger
 from maestro_state.names import is_session_id
@@ -35,8 +38,24 @@ _FORBIDDEN = (
     "dependency_id", "dependency_ids", "repeats_left", "retries_left", "meta",
 )  # fmt: skip
 
+_JOB_ID = re.compile(rb"[A-Za-z0-9_-]{1,256}")
 _RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
 _log = get_logger("maestro.security")
+
+
+class SafeQueue(Queue):
+    """A queue whose job ids are looked at before RQ makes anything of them: an odd one would end its worker."""
+
+    @classmethod
+    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+        """Take the next job id; one that is none is said in the log and passed over."""
+        while (taken := super().lmove(connection, queue_key, timeout)) is not None:
+            job_id: bytes = taken[1]
+            if _JOB_ID.fullmatch(job_id):
+                break
+            connection.lrem(IntermediateQueue(queue_key, connection).key, 1, job_id)  # type: ignore[arg-type]
+            _log.error("job_refused", job=repr(job_id[:40]), reason="its id is not one")
+        return taken
 
 
 class SafeJob(Job):
@@ -70,20 +89,20 @@ class SafeJob(Job):
         try:
             payload = zlib.decompressobj().decompress(packed, PAYLOAD_BYTES)
             name, instance, arguments, options = json.loads(payload)
+            if name not in ALLOWED or instance is not None or options:
+                self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
             session_id, run_id = arguments
         except (zlib.error, ValueError, TypeError, RecursionError):
             self._refuse("its payload is not the names of a run")
-        if name not in ALLOWED or instance is not None or options:
-            self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
         if not isinstance(session_id, str) or not is_session_id(session_id):
             self._refuse("its session is not one")
         if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
             self._refuse("its run is not one")
         return payload
 
-    def _refuse(self, reason: str) -> Any:
-        _log.error("job_refused", job=self.id[:120], reason=reason)
-        raise NoSuchJobError(f"Refused job: {self.id[:120]}")
+    def _refuse(self, reason: str) -> NoReturn:
+        _log.error("job_refused", job=self.id, reason=reason)
+        raise NoSuchJobError(f"Refused job: {self.id}")
 
     @property
     def func(self) -> Callable[..., Any]:

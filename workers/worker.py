@@ -35,7 +35,7 @@ from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
 from workers.guard import Guard
 from workers.run import Workshop
-from workers.safe_job import SafeJob
+from workers.safe_job import SafeJob, SafeQueue
 from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
@@ -69,17 +69,19 @@ class RunWorker(SimpleWorker):
     """RQ's worker for runs."""
 
     job_class = SafeJob
+    queue_class = SafeQueue
     death_penalty_class = _NoPenalty
 
     def __init__(self, queue_name: str, workshop: Workshop, address: Address, *, name: str) -> None:
         """Listen on one queue. With two, RQ loses the job of a worker that is killed between taking and starting it."""
         client = queue_client(address)
-        queue = Queue(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
+        queue = SafeQueue(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
         super().__init__(
             [queue],
             name=name,
             connection=client,
             job_class=SafeJob,
+            queue_class=SafeQueue,
             serializer=JSONSerializer,
             log_job_description=False,
             maintenance_interval=UPKEEP_S,
@@ -169,6 +171,11 @@ class RunWorker(SimpleWorker):
             self._leaving = "stopped"
         self._leave()
 
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether this worker was told to leave."""
+        return bool(self._stop_requested)
+
     def _leave(self) -> None:
         self._stop_requested = True
         if self._job is None:
@@ -206,7 +213,8 @@ def work(root: str, *, burst: bool = False, client_name: str | None = None) -> i
     name = f"{client_name or settings.namespace}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     worker = RunWorker(settings.namespace, workshop, address, name=name)
     worker.work(burst=burst, logging_level="WARNING")
-    return 0
+    # RQ's worker also comes back from what it did not expect; whoever keeps it running must know the difference.
+    return 0 if burst or worker.is_leaving else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

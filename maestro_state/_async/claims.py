@@ -8,7 +8,7 @@ from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import new_command_id
 from maestro_state.contents import Run
-from maestro_state.errors import LostClaim, NotFound, Refused, WorkFailed
+from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, WorkFailed
 from maestro_state.ops import claims as ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import index as index_ops
@@ -31,7 +31,10 @@ class AsyncClaims:
     async def claim(self, session_id: str, run_id: str, owner: str) -> Claim:
         """Take a pending run; `owner` is unique to this attempt, which may repeat the call."""
         call = ops.claim_run(self._server.terms, session_id, run_id, owner, self._server.now_ms())
-        claim: Claim = await self._change(session_id, call)
+        try:
+            claim: Claim = await self._server.change(session_id, call)
+        except InvalidTransition as error:
+            raise LostClaim(str(error)) from error
         return claim
 
     async def contents(self, claim: Claim) -> list[bytes]:
@@ -71,9 +74,7 @@ class AsyncClaims:
         """Run a write of an owner's; a session that was frozen or deleted has taken the claim away too."""
         try:
             return await self._server.change(session_id, call)
-        except (NotFound, LostClaim):
-            raise
-        except Refused as error:
+        except (InvalidTransition, NotFound) as error:
             raise LostClaim(str(error)) from error
 
     async def recover(self) -> Recovered:

@@ -174,14 +174,18 @@ class _Shift:
             if not work.is_live:
                 continue
             entries = await self._server.fetch(ops.read_log(self.terms, work.id, self.logs.get(work.id)))
+            if not entries:
+                continue
+            self.logs[work.id] = entries[-1].id
+            depth = work.depth - self.top.depth
+            applied = [entry.data["entry"] for entry in entries if entry.type == "breadcrumb.applied"]
+            queries = [ops.read_one(self.terms, work, entry_id) for entry_id in applied]
+            replies = await self._server.connection.calls([query.command for query in queries])
+            found = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+            crumbs = {entry_id: one.breadcrumb for entry_id, one in zip(applied, found, strict=True) if one}
             for entry in entries:
-                self.logs[work.id] = entry.id
-                depth = work.depth - self.top.depth
-                if entry.type == "breadcrumb.applied":
-                    one = await self._server.fetch(ops.read_one(self.terms, work, entry.data["entry"]))
-                    happening = timeline.left(work.id, one.breadcrumb, depth) if one else None
-                else:
-                    happening = timeline.marked(work.id, entry, depth)
+                crumb = crumbs.get(entry.data.get("entry", ""))
+                happening = timeline.left(work.id, crumb, depth) if crumb else timeline.marked(work.id, entry, depth)
                 if happening:
                     happenings.append(happening)
         return happenings

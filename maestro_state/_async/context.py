@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import closing
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
-from maestro_state.clock import from_iso, iso
+from maestro_state.clock import iso
 from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
-from maestro_state.errors import ItemNotFound, WorkFailed
+from maestro_state.errors import ItemNotFound
 from maestro_state.ops import context as ops
-from maestro_state.ops.contents import read_blob, read_items, read_runs
+from maestro_state.ops import runs as run_ops
+from maestro_state.ops.contents import read_items, read_runs
 from maestro_state.project import Project
 
 #: What `list` returns; inside the class, `list` is the verb.
@@ -63,11 +65,12 @@ class AsyncContext:
             texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
             total, added = len(choice.entries), Items()
             batches = making.batches(choice.entries, texts)
-            # A single file is not worth a thread.
-            for batch in ahead(batches) if total > ops.AHEAD_ITEMS else batches:
-                added += await self._add(session_id, batch)
-                if progress:
-                    progress(len(added), total)
+            # A few files are not worth a thread. Closed before the tree is: its thread reads from there.
+            with closing(ahead(batches) if total > ops.AHEAD_ITEMS else batches) as coming:
+                for batch in coming:
+                    added += await self._add(session_id, batch)
+                    if progress:
+                        progress(len(added), total)
             if not added:
                 await self._sessions.read(session_id)
         return Added(added, [*choice.skipped, *making.skipped])
@@ -83,8 +86,7 @@ class AsyncContext:
         """Return an item, removed ones too, with its content."""
         session_id = await self._sessions.resolve(ref)
         item = _find(session_id, await self._items(session_id), ops.item_id_of(item_id))
-        content: bytes = await self._server.fetch(read_blob(self._server.terms, session_id, item.snapshot.digest))
-        return item, content
+        return item, await (await self._sessions.source(session_id)).snapshot(item)
 
     async def remove(self, *item_ids: str, ref: str | None = None) -> Items:
         """Take items out of the active list, all or none of them; they stay in the history."""
@@ -109,7 +111,8 @@ class AsyncContext:
         """Promote a run's output, or the lines `A-B` of it, to an item, and mark the run as relevant."""
         session_id, terms = await self._sessions.resolve(ref), self._server.terms
         found = ops.pick_run(session_id, await self._server.fetch(read_runs(terms, session_id)), run)
-        content, stamp = await self._output(session_id, found), self._server.stamp()
+        ops.check_promotable(terms, found, lines)
+        content, stamp = await self._output(session_id, found, ops.last_line_of(lines)), self._server.stamp()
         item = ops.new_output(terms, stamp.now_ms, found.id, content, lines, is_last=run == "last", notes=note)
         mark = RelevantOutput(run_id=found.id, added_at=iso(stamp.now_ms), note=item.notes)
         return Added(await self._add(session_id, [item], mark))
@@ -137,9 +140,8 @@ class AsyncContext:
 
     async def _items(self, session_id: str) -> Items:
         found: Items = await self._server.fetch(read_items(self._server.terms, session_id))
-        if not found:
-            await self._sessions.read(session_id)  # tells an empty session from one that is not there
-        return found
+        # Without items it has none, is only on disk, or is not there.
+        return found or await (await self._sessions.source(session_id)).items()
 
     async def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
         """Add one batch: first the contents the session has not got, then the items, in one step."""
@@ -154,20 +156,19 @@ class AsyncContext:
             first = int(await self._server.change(session_id, ops.add_context(terms, stamp, session_id, items, mark)))
         return [item.as_item(first + at) for at, item in enumerate(items)]
 
-    async def _output(self, session_id: str, run: Run) -> bytes:
-        """Read what a run printed, whole."""
-        wanted = run.output_ref.size if run.output_ref else None
-        after: str | None = str(from_iso(run.started_at)) if run.started_at else "-"
-        parts, size = [], 0
-        while after is not None and (wanted is None or size < wanted):
-            after, chunks = await self._server.fetch(ops.output_page(self._server.terms, session_id, after))
-            after = f"({after}" if after else None
-            mine = [data for run_id, data in chunks if run_id == run.id]
-            parts += mine
-            size += sum(map(len, mine))
+    async def _output(self, session_id: str, run: Run, last_line: int | None) -> bytes:
+        """Read what a run printed: whole, or at least up to a line."""
+        terms, parts, lines = self._server.terms, list[bytes](), 0
+        bounds = await self._server.fetch(run_ops.output_range(terms, session_id, run.id))
+        start, end = bounds or (None, "")
+        while start is not None and (last_line is None or lines < last_line):
+            page, after = await self._server.fetch(run_ops.output_page(terms, session_id, run.id, start, end))
+            start = f"({after}" if after else None
+            parts += page
+            lines += sum(chunk.count(b"\n") for chunk in page)
         content = b"".join(parts)
-        if run.output_ref and run.output_ref.digest and ops.digest_of(content) != run.output_ref.digest:
-            raise WorkFailed(f"the output of run {run.id} is not what was recorded: {size} of {wanted} bytes are there")
+        if start is None:
+            ops.check_output(run, content)
         return content
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso
-from maestro_state.errors import Refused, WorkSessionClosed, WorkSessionNotFound
-from maestro_state.names import is_stream_id
+from maestro_state.errors import Refused, ServerStorageError, WorkSessionClosed, WorkSessionNotFound
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.project import Project
@@ -21,10 +20,6 @@ from maestro_state.states import WorkStatus
 from maestro_state.wsession import layout
 from maestro_state.wsession.naming import WorkPath, is_uuid, pick_work
 from maestro_state.wsession.records import DEPTH_MAX, Accepted, Breadcrumb, WorkView
-
-#: How far this folder has got what was accepted.
-_WRITTEN = ".written"
-_LOCK = ".lock"
 
 #: A breadcrumb file may be indented: that much larger than what is stored.
 _FILE_MARGIN = 4
@@ -43,9 +38,14 @@ class AsyncFamilies:
     async def change(self, call: Call) -> Any:
         """Run a script that changes a work session, and bring the index up to date when the script says it is due."""
         value, summary = await self._server.run(call)
-        if summary:
-            await self._server.run(ops.index_work(self._server.terms, summary))
+        await self._index(summary)
         return value
+
+    async def _index(self, summary: Any) -> None:
+        # The change itself is done: with no memory left for the index it must not look as if it were not.
+        if summary:
+            with suppress(ServerStorageError):
+                await self._server.run(ops.index_work(self._server.terms, summary))
 
     async def accept(self, work_id: str, crumb: Breadcrumb, *, source: str | None = None) -> tuple[str, bool]:
         """Accept a breadcrumb; returns its entry and whether it is new."""
@@ -57,8 +57,7 @@ class AsyncFamilies:
             except WorkSessionNotFound:
                 await self.live(work_id)  # says it better if the disk has it
                 raise
-        if summary:
-            await self._server.run(ops.index_work(self._server.terms, summary))
+        await self._index(summary)
         return entry_id, is_new
 
     async def apply(self, work_id: str) -> int:
@@ -156,6 +155,9 @@ class AsyncFamilies:
             status=status,
             created_ms=from_iso(record.created),
         )
+        with suppress(Refused, WorkSessionNotFound):  # an ended parent, or one only on disk, finds it on disk
+            if work.depth:
+                await self.change(ops.add_child(terms, self._server.stamp(), work.path[-2], work.id))
         with suppress(Refused):  # another consumer was faster
             await self.change(call)
         return await self.live(work.id)
@@ -176,15 +178,16 @@ class AsyncFamilies:
         Once the disk has all of one, its keys live no longer than it does; one that is gone leaves the index.
         """
         terms, swept = self._server.terms, []
-        for work_id in await self._server.fetch(ops.dirty_work(terms)):
+        dirty = await self._server.fetch(ops.dirty_work(terms))
+        overdue = await self._server.fetch(ops.overdue_work(terms, self._server.now_ms()))
+        for work_id in dict.fromkeys([*dirty, *overdue]):
             found = await self.read_live([work_id])
             if not found:
                 await self._server.run(ops.forget_work(terms, work_id))
-            elif layout.read_at(self.root, found[0].path):  # else it is at home in another project
+            elif work_id in dirty and layout.read_at(self.root, found[0].path):  # else it is at home in another project
                 work = await self.checkpoint(work_id)
                 call = ops.keep_work(terms, self._server.now_ms(), work_id, work.last_id)
-                if summary := await self._server.run(call):
-                    await self._server.run(ops.index_work(terms, summary))
+                await self._index(await self._server.run(call))
                 swept.append(work_id)
         return swept
 
@@ -195,14 +198,10 @@ class AsyncFamilies:
         """
         work = await self.live(work_id)
         layout.write_record(self.root, work.path, work.record)
-        with layout.open_folder(self.root, work.path) as folder, folder.locked(_LOCK):
-            written = (folder.read(_WRITTEN, limit=64) or b"").decode("ascii", "replace").strip()
-            last = after = written if is_stream_id(written) else None
-            async for one in self.accepted(work, after):
-                if not (one.source and layout.has_file(folder, one.source)):
-                    layout.write_breadcrumb(folder, one.breadcrumb)
-                last = one.entry_id
-            if last != after and last:
-                folder.replace(_WRITTEN, last.encode())
+        with layout.open_folder(self.root, work.path) as folder:
+            after = layout.written_to(folder)
+            while page := await self._server.fetch(crumb_ops.read_page(self._server.terms, work, after)):
+                # Nothing is awaited while the lock is held: another task here would wait for it, and we for the task.
+                layout.file_page(folder, page)
+                after = page[-1].entry_id
         return work
-

@@ -27,7 +27,16 @@ from maestro_state.ops import discussions as ops
 from maestro_state.scripts import Call
 from maestro_state.transcripts import finding, migration
 from maestro_state.transcripts.canonical import DiscussionFiles, is_discussion_id
-from maestro_state.transcripts.events import ASSISTANT, ERROR, Discussion, Meta, Transcript, TranscriptEvent, as_prompt
+from maestro_state.transcripts.contracts import instructions
+from maestro_state.transcripts.events import (
+    ASSISTANT,
+    ERROR,
+    Discussion,
+    Meta,
+    Transcript,
+    TranscriptEvent,
+    conversation,
+)
 from maestro_state.transcripts.legacy import final_of
 from maestro_state.transcripts.replay import Outcome, replay
 
@@ -77,12 +86,16 @@ class Discussions:
         *,
         role: str = "user",
         model: str | None = None,
+        engine: str | None = None,
         command_id: str | None = None,
     ) -> TranscriptEvent:
-        """Say something in an open discussion (default: this checkout's latest), once for each `command_id`."""
+        """Say something in an open discussion (default: this checkout's latest), once for each `command_id`.
+
+        `engine` is the tool that says it; the first one is the discussion's.
+        """
         kind, payload = ops.message_event(self._server.terms, role, content, model)
         discussion_id = self.resolve(ref)
-        return self._add(discussion_id, kind, payload, command_id)
+        return self._add(discussion_id, kind, payload, command_id, engine)
 
     def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
         """Put on record that something went wrong in an open discussion, such as a tool that gave no answer."""
@@ -105,7 +118,7 @@ class Discussions:
 
     def list(self) -> ops.Listing:
         """List the discussions of this checkout and the open ones of the server, last changed first."""
-        found, damaged = finding.metas(self._files)
+        found, damaged = self._files.metas()
         rows = {name: ops.Row(meta, live=False) for name, meta in found.items()}
         terms = self._server.terms
         listed = self._server.fetch(ops.open_discussions(terms))
@@ -126,13 +139,15 @@ class Discussions:
             return found.elsewhere
         folder = found.folder or ""
         if folder not in self._files.ids():
-            return self._from_server(folder)
+            return self._from_server(folder)  # of another checkout: looking at it does not join it
         self._catch_up(folder)
         return self._files.load(folder)
 
     def prompt(self, ref: str | None = None) -> str:
-        """Return the conversation so far as a tool is handed it."""
-        return as_prompt((self.show(self.resolve(ref))).transcript.events)
+        """Return what a tool is handed: what it may answer by the contract, and the conversation so far."""
+        found = self.show(self.resolve(ref))
+        about = f"{found.meta.context.kind} {found.meta.context.ref or ''}".rstrip()
+        return f"{instructions(found.meta.contract_type, about)}\n\n{conversation(found.transcript.events)}"
 
     def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
@@ -176,15 +191,14 @@ class Discussions:
             self._files.take_in(found.elsewhere)
             return found.elsewhere.meta.session_id
         folder = found.folder or ""
-        if folder not in self._files.ids():
+        if not self._files.has(folder):
             self._mirror(folder)
         return folder
 
     def resolve(self, ref: str | None = None) -> str:
         """Return the id of the discussion to change: given, else the latest open one of this checkout."""
         if ref is None:
-            records, _ = finding.metas(self._files)
-            return finding.newest(records, is_open=True)
+            return self._latest_open()
         folder = self._here(self._find(ref))
         meta = self._files.meta(folder)
         if finding.is_closed(meta):
@@ -195,11 +209,24 @@ class Discussions:
             )
         return folder
 
+    def _latest_open(self) -> str:
+        """Return the open discussion of this checkout that was last active: the server knows, else the disk."""
+        for listed in self._server.fetch(ops.open_discussions(self._server.terms)):
+            if self._files.has(listed) and not finding.is_closed(self._files.meta(listed)):
+                return str(listed)
+        records, _ = self._files.metas()
+        return finding.newest(records, is_open=True)
+
     def _add(
-        self, discussion_id: str, kind: str, payload: dict[str, Any], command_id: str | None = None
+        self,
+        discussion_id: str,
+        kind: str,
+        payload: dict[str, Any],
+        command_id: str | None = None,
+        engine: str | None = None,
     ) -> TranscriptEvent:
         stamp = self._server.stamp(command_id)
-        call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload)
+        call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload, engine)
         entry_id = self._change(discussion_id, call)
         try:
             self._mirror(discussion_id)
@@ -249,6 +276,8 @@ class Discussions:
 
     def _catch_up(self, folder: str) -> ops.Live | None:
         """Mirror an open discussion; a closed one is whole on disk."""
+        if not self._files.has(folder):
+            return self._mirror(folder)
         meta = self._files.meta(folder)
         return None if finding.is_closed(meta) or meta.session_id != folder else self._mirror(folder)
 

@@ -19,6 +19,7 @@ from maestro_state.connection import connect
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._sync.archives import Archives
     from maestro_state._sync.claims import Claims
     from maestro_state._sync.context import Context
     from maestro_state._sync.discussions import Discussions
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
     from maestro_state._sync.work import Work
+    from maestro_state.archive.places import Places
     from maestro_state.stack import Stack
+
 
 class Maestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
@@ -64,7 +67,28 @@ class Maestro:
         """Start, list, look at, switch, end, abort and delete sessions."""
         from maestro_state._sync.sessions import Sessions
 
-        return Sessions(self.server, self.project, self._pinned)
+        return Sessions(self.server, self.project, self._pinned, self.places)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where archives are written to and read from."""
+        from maestro_state.archive.places import Places
+
+        return Places(self.project, self.settings.archive_root)
+
+    @cached_property
+    def archive(self) -> Archives:
+        """Write sessions to disk, verify, export and clean them up, and sweep."""
+        from maestro_state._sync.archives import Archives
+
+        return Archives(
+            self.server,
+            self.sessions,
+            self.places,
+            retention_days=self.settings.retention_days,
+            checkpoint_seconds=self.settings.checkpoint_seconds,
+            can_scan=not self._is_cluster,
+        )
 
     @cached_property
     def messages(self) -> Messages:

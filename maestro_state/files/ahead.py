@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ _AHEAD = 2
 _LOOK_S = 0.1
 
 
-def ahead(batches: Iterable[Batch]) -> Iterator[Batch]:
+def ahead(batches: Iterable[Batch]) -> Generator[Batch, None, None]:
     """Yield what `batches` yields, produced by a thread of its own; what it raises is raised here."""
     # None ends it; an exception stands for itself.
     waiting: queue.Queue[tuple[Batch | None, BaseException | None]] = queue.Queue(_AHEAD)

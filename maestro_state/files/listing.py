@@ -11,6 +11,8 @@ from maestro_state.errors import MaestroError, PathRefused, WorkFailed
 from maestro_state.files.patterns import Rule, is_ignored, parse_rules
 from maestro_state.files.reading import PRIVATE, Place, Tree
 
+_REFUSED = (*PRIVATE, "..", ".", "")
+
 #: How long git may take to list a folder, in seconds.
 _GIT_SECONDS = 60
 
@@ -30,7 +32,8 @@ def list_folder(tree: Tree, folder: str) -> list[str]:
     found = _by_git(os.path.join(tree.root, folder))
     if found is None:
         return sorted(_by_walking(tree, folder))
-    return sorted({prefix + name for name in found if not any(part in PRIVATE for part in name.split("/"))})
+    # A repository's index may have been made by hand, to name what is not in it.
+    return sorted({prefix + name for name in found if not any(part in _REFUSED for part in name.split("/"))})
 
 
 def _by_git(folder: str) -> list[str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from maestro_state.contents import ContextItem, Skipped
 from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused
@@ -29,7 +29,7 @@ class Making:
         """Make an item of a text; raises what is wrong with it before anything is added."""
         return ops.new_text(self._terms, self._now_ms, content, self._labels, self._note)
 
-    def batches(self, entries: Sequence[File | bytes], texts: Iterable[ops.NewItem]) -> Iterator[NewItems]:
+    def batches(self, entries: Sequence[File | bytes], texts: Iterable[ops.NewItem]) -> Generator[NewItems, None, None]:
         """Yield the items of `entries` in their order, as many at a time as one call takes."""
         return _batched(self._items(entries, iter(texts)))
 
@@ -76,7 +76,7 @@ class Making:
             )  # fmt: skip
 
 
-def _batched(items: Iterable[ops.NewItem]) -> Iterator[NewItems]:
+def _batched(items: Iterable[ops.NewItem]) -> Generator[NewItems, None, None]:
     batch: NewItems = []
     size = 0
     for item in items:

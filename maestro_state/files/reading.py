@@ -112,6 +112,8 @@ class Tree:
     def _folder_of(self, real: str) -> tuple[int, str]:
         """Return the open folder of a path and the path's last part."""
         above, _, name = real.rpartition("/")
+        if name in ("", "..") or (name == "." and above):
+            raise PathRefused(f"{real} is no path inside the project")
         if not above:
             return self._fd, name
         known = self._folders.get(above)

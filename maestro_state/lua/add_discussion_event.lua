@@ -1,7 +1,7 @@
 --[[
-add_discussion_event: append one event to an open discussion; the first thing its user says is its initial_prompt.
+add_discussion_event: append one event to an open discussion; the first thing said is its prompt, the first tool its engine.
 KEYS     discussion: session transcript
-ARGV     command_id now_ms grace_ms user kind payload prompt
+ARGV     command_id now_ms grace_ms user kind payload prompt engine model
 RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
 INCLUDES summary lane repeated admit spread emit settle
 ]]
@@ -10,4 +10,8 @@ if answer then return answer end
 spread(admitted)
 local id = emit(admitted, transcript, {'type', kind, 'payload', payload})
 if prompt ~= '' then redis.call('HSETNX', session, 'initial_prompt', prompt) end
-return settle(admitted, {'OK', id}, {transcript})
+local changes = {}
+if engine ~= '' and redis.call('HGET', session, 'engine') == 'none' then
+  changes = {'engine', engine, 'model', model}
+end
+return settle(admitted, {'OK', id}, {transcript}, changes)

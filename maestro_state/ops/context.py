@@ -11,10 +11,10 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run, Snapshot
-from maestro_state.errors import ContentTooLarge, InvalidValue, Refused, RunNotFound
+from maestro_state.errors import ContentTooLarge, InvalidValue, Refused, RunNotFound, WorkFailed
 from maestro_state.ops.replies import accept
 from maestro_state.ops.terms import Stamp, Terms
-from maestro_state.scripts import Call, Query, load
+from maestro_state.scripts import Call, load
 from maestro_state.states import SessionState
 
 #: A batch is one script call: at most so many items, and no further item once it holds so many bytes. Larger ones are
@@ -175,6 +175,20 @@ def _notes(notes: str | None) -> str | None:
 
 def lines_of(content: bytes, lines: str) -> bytes:
     """Return the lines `A-B` of a text, both included, counted from 1; `A-` goes to the end, `A` is one line."""
+    first, last = _range_of(lines)
+    # Newlines alone make lines: a progress bar's carriage returns do not.
+    there = re.findall(rb"[^\n]*\n|[^\n]+", content)
+    if first > len(there):
+        raise InvalidValue(f"lines {lines}: the output has only {len(there)}")
+    return b"".join(there[first - 1 : last])
+
+
+def last_line_of(lines: str | None) -> int | None:
+    """Return the last line that a range needs, None for the whole text."""
+    return None if lines is None else _range_of(lines)[1]
+
+
+def _range_of(lines: str) -> tuple[int, int | None]:
     found = _LINES.fullmatch(lines)
     if found is None:
         raise InvalidValue(f"'{lines[:40]}' is no range of lines", hint="--lines 10-20")
@@ -182,11 +196,21 @@ def lines_of(content: bytes, lines: str) -> bytes:
     last = int(found[3]) if found[3] else None if found[2] else first
     if first < 1 or (last is not None and last < first):
         raise InvalidValue(f"lines {lines}: they count from 1, and the first comes first", hint="--lines 10-20")
-    # Newlines alone make lines: a progress bar's carriage returns do not.
-    there = re.findall(rb"[^\n]*\n|[^\n]+", content)
-    if first > len(there):
-        raise InvalidValue(f"lines {lines}: the output has only {len(there)}")
-    return b"".join(there[first - 1 : last])
+    return first, last
+
+
+def check_promotable(terms: Terms, run: Run, lines: str | None) -> None:
+    """Refuse an output that is too large for one item before it is read."""
+    if lines is None and run.output_ref is not None:
+        check_size(terms, f"the output of run {run.id}", run.output_ref.size or 0)
+
+
+def check_output(run: Run, content: bytes) -> None:
+    """See that an output is whole: what its run recorded when it ended."""
+    if run.output_ref and run.output_ref.digest and digest_of(content) != run.output_ref.digest:
+        raise WorkFailed(
+            f"the output of run {run.id} is not what was recorded: {len(content)} of {run.output_ref.size} bytes"
+        )
 
 
 def item_id_of(text: str) -> str:
@@ -266,21 +290,3 @@ def set_tool(terms: Terms, stamp: Stamp, session_id: str, tool: str) -> Call:
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, tool)
     return Call(load("set_tool"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "choosing a tool"))  # fmt: skip
-
-
-#: Chunks of output read at a time.
-PAGE = 64
-
-
-def output_page(terms: Terms, session_id: str, after: str) -> Query:
-    """Read the next chunks of what runs printed; returns (cursor or None at the end, [(run id, bytes)])."""
-
-    def read(reply: list[Any]) -> tuple[str | None, list[tuple[str, bytes]]]:
-        chunks = []
-        for _, fields in reply:
-            entry = dict(zip(fields[::2], fields[1::2], strict=True))
-            chunks.append((entry[b"run"].decode(), entry[b"data"]))
-        return (reply[-1][0].decode() if len(reply) == PAGE else None), chunks
-
-    command = ("XRANGE", terms.keys.of_session(session_id, "outputs"), after, "+", "COUNT", PAGE)
-    return Query(command, read)

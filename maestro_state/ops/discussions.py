@@ -120,10 +120,13 @@ def message_event(terms: Terms, role: str, content: str, model: str | None) -> t
     return ROLES[role], {"content": content} | ({"model": model} if model else {})
 
 
-def add_event(terms: Terms, stamp: Stamp, discussion_id: str, kind: str, payload: dict[str, Any]) -> Call:
-    """Append one event to an open discussion."""
+def add_event(
+    terms: Terms, stamp: Stamp, discussion_id: str, kind: str, payload: dict[str, Any], engine: str | None = None
+) -> Call:
+    """Append one event to an open discussion; `engine` is the tool that said it."""
     prompt = payload["content"] if kind == USER else ""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, kind, _stored(payload), prompt)
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, kind, _stored(payload), prompt,
+            engine or "", payload.get("model", "default"))  # fmt: skip
     return _call("add_discussion_event", terms, discussion_id, args, "saying something")
 
 

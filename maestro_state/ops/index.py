@@ -66,6 +66,14 @@ def index_session(terms: Terms, entry: IndexEntry) -> Call:
     return Call(load("index_session"), terms.keys.index, args, lambda reply: text(reply[0]))
 
 
+def read_summary(terms: Terms, session_id: str) -> Query:
+    """Read what includes/summary.lua would answer; None when the session is gone, or not complete yet."""
+    fields = ("last_id", "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at",
+              "archived_id", "filling")  # fmt: skip
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), *fields)
+    return Query(command, lambda reply: reply[:-1] if reply[0] and not reply[-1] else None)
+
+
 def forget_session(terms: Terms, session_id: str) -> Call:
     """Take a session out of the index."""
     return Call(load("forget_session"), terms.keys.index, (session_id,), lambda reply: text(reply[0]))

@@ -175,6 +175,12 @@ def dirty_work(terms: Terms) -> Query:
     return Query(("ZRANGE", terms.keys.work_index[3], 0, -1), lambda reply: [text(one) for one in reply])
 
 
+def overdue_work(terms: Terms, now_ms: int) -> Query:
+    """Read the ids of work sessions whose life is over by the index: the server may have let go of them."""
+    command = ("ZRANGEBYSCORE", terms.keys.work_index[2], "-inf", now_ms)
+    return Query(command, lambda reply: [text(one) for one in reply])
+
+
 def forget_work(terms: Terms, work_id: str) -> Call:
     """Take a work session out of the index."""
     return Call(load("forget_session"), terms.keys.work_index, (work_id,), lambda reply: text(reply[0]))

@@ -42,6 +42,7 @@ META, TRANSCRIPT = "meta.json", "transcript.jsonl"
 META_LIMIT = 64 * 1024 * 1024
 TRANSCRIPT_LIMIT = 256 * 1024 * 1024
 
+_LEFT_ASIDE = re.compile(r"\.meta\.json\.[0-9a-f]+\.tmp", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
@@ -70,6 +71,32 @@ class DiscussionFiles:
         except FileNotFoundError:
             return []
 
+    def has(self, discussion_id: str) -> bool:
+        """Tell whether a discussion is here; without its record, which is written last, it is not yet."""
+        try:
+            with open_folder(self.root, *HOME, discussion_id, create=False) as folder:
+                return META in folder.names()
+        except FileNotFoundError:
+            return False
+
+    def metas(self) -> tuple[dict[str, Meta], dict[str, str]]:
+        """Read every record: folder → record, and folder → why it cannot be read."""
+        found: dict[str, Meta] = {}
+        damaged: dict[str, str] = {}
+        names = self.ids()
+        if not names:
+            return found, damaged
+        with open_folder(self.root, *HOME, create=False) as home:
+            for name in names:
+                try:
+                    with home.child(name) as folder:
+                        found[name] = load_meta(folder)
+                except FileNotFoundError:
+                    continue  # removed while we looked
+                except WorkFailed as error:
+                    damaged[name] = str(error)
+        return found, damaged
+
     def meta(self, discussion_id: str) -> Meta:
         """Read a discussion's record."""
         try:
@@ -94,8 +121,11 @@ class DiscussionFiles:
     def last_micros(self, discussion_id: str) -> int | None:
         """Return the time of the last event on disk; None when there is none."""
         try:
-            with open_folder(self.root, *HOME, discussion_id, create=False) as folder:
-                return _Tail(folder.read(TRANSCRIPT, limit=TRANSCRIPT_LIMIT) or b"").micros
+            with (
+                open_folder(self.root, *HOME, discussion_id, create=False) as folder,
+                folder.appending(TRANSCRIPT) as transcript,
+            ):
+                return _read_tail(transcript).micros
         except FileNotFoundError:
             return None
 
@@ -105,12 +135,11 @@ class DiscussionFiles:
             open_folder(self.root, *HOME, meta.session_id, create=True) as folder,
             folder.appending(TRANSCRIPT) as transcript,
         ):
-            content = _read_all(transcript)
-            tail = _Tail(content)
+            tail = _read_tail(transcript)
             after = -1 if tail.micros is None else tail.micros
             missing = [event for event in events if micros_of(event.ts) > after]
             if missing:
-                _append(transcript, tail, len(content), b"".join(line_of(event) for event in missing))
+                _append(transcript, tail, b"".join(line_of(event) for event in missing))
             # Two terminals may come in the other order than they asked the server: the newer record stays.
             if META not in folder.names() or load_meta(folder).updated_at <= meta.updated_at:
                 _put_meta(folder, meta)
@@ -121,14 +150,13 @@ class DiscussionFiles:
             open_folder(self.root, *HOME, discussion_id, create=False) as folder,
             folder.appending(TRANSCRIPT) as transcript,
         ):
-            content = _read_all(transcript)
-            tail = _Tail(content)
+            tail = _read_tail(transcript)
             if tail.torn:
                 torn = {"message": "an unfinished last line was removed", "details": tail.torn}
                 events = [(ERROR, torn), *events]
             at = max(now_micros, 0 if tail.micros is None else tail.micros + 1)
             lines = [line_of(TranscriptEvent(text_of(at + n), *event)) for n, event in enumerate(events)]
-            _append(transcript, tail, len(content), b"".join(lines))
+            _append(transcript, tail, b"".join(lines))
 
     def close(self, discussion_id: str) -> None:
         """Note in the record that the transcript has its final_json."""
@@ -144,7 +172,7 @@ class DiscussionFiles:
             open_folder(self.root, *HOME, found.meta.session_id, create=True) as folder,
             folder.appending(TRANSCRIPT) as transcript,
         ):
-            content = _read_all(transcript)
+            content = _read_from(transcript, 0)
             is_whole = META in folder.names()  # it is written last
             if is_whole and content.startswith(lines):
                 return False
@@ -178,39 +206,52 @@ def load_meta(folder: Folder) -> Meta:
 class _Tail:
     """The end of a transcript: where to write on, and after what time."""
 
-    def __init__(self, content: bytes) -> None:
-        self.end = len(content)  #: what lies after it is torn
+    def __init__(self, content: bytes, start: int) -> None:
+        """Look at the last lines of a file, which begin at `start` in it."""
+        self.end = start + len(content)  #: what lies after it is torn
         self.torn = ""
         self.micros: int | None = None  #: time of the last event that can be read
-        end = len(content)
-        is_last = True
-        while end > 0 and self.micros is None:
-            start = content.rfind(b"\n", 0, end - 1) + 1
-            line = content[start:end]
+        at, is_last = len(content), True
+        while at > 0 and self.micros is None:
+            begin = content.rfind(b"\n", 0, at - 1) + 1
+            line = content[begin:at]
             if line.strip():
-                self._look_at(line, start, is_last=is_last)
+                self._look_at(line, start + begin, is_last=is_last)
                 is_last = False
-            end = start
+            at = begin
 
-    def _look_at(self, line: bytes, start: int, *, is_last: bool) -> None:
+    def _look_at(self, line: bytes, begin: int, *, is_last: bool) -> None:
         try:
             self.micros = micros_of(read_event(line).ts)
         except ValueError:
             if is_last and not strict_json.is_whole(line):
-                self.end, self.torn = start, line.decode("utf-8", "backslashreplace")
+                self.end, self.torn = begin, line.decode("utf-8", "backslashreplace")
 
 
-def _read_all(descriptor: int) -> bytes:
-    parts, at = [], 0
+def _read_tail(descriptor: int) -> _Tail:
+    """Read only as much of the end of a transcript as it takes to know it."""
+    size, span = os.fstat(descriptor).st_size, 1 << 16
+    while span < size:
+        content = _read_from(descriptor, size - span)
+        whole = content.find(b"\n") + 1  # what comes before is the end of a line that begins earlier
+        tail = _Tail(content[whole:], size - span + whole)
+        if whole and tail.micros is not None:
+            return tail
+        span *= 8
+    return _Tail(_read_from(descriptor, 0), 0)
+
+
+def _read_from(descriptor: int, at: int) -> bytes:
+    parts = []
     while part := os.pread(descriptor, 1 << 24, at):
         parts.append(part)
         at += len(part)
     return b"".join(parts)
 
 
-def _append(descriptor: int, tail: _Tail, size: int, lines: bytes) -> None:
+def _append(descriptor: int, tail: _Tail, lines: bytes) -> None:
     """Write whole lines after the last whole line."""
-    if tail.end < size:
+    if tail.end < os.fstat(descriptor).st_size:
         os.ftruncate(descriptor, tail.end)
     if tail.end and os.pread(descriptor, 1, tail.end - 1) != b"\n":
         lines = b"\n" + lines  # a whole event without its line's end: another program's way of writing
@@ -231,6 +272,11 @@ def _write(descriptor: int, lines: bytes) -> None:
 
 
 def _put_meta(folder: Folder, meta: Meta) -> None:
+    """Replace the record if it is another one; whoever calls this holds the transcript."""
     content = strict_json.page(meta_document(meta))
-    if folder.read(META, limit=META_LIMIT) != content:
-        folder.replace(META, content, mode=0o644)
+    if folder.read(META, limit=META_LIMIT) == content:
+        return
+    for name in folder.names():
+        if _LEFT_ASIDE.fullmatch(name):  # by somebody who was killed: nobody else writes now
+            folder.remove(name)
+    folder.replace(META, content, mode=0o644)

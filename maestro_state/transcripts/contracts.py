@@ -101,6 +101,21 @@ def validate(contract_type: str, payload: Any) -> tuple[Operation, ...]:
     return tuple(Operation(operation["op_type"], operation["data"]) for operation in operations)
 
 
+def instructions(contract_type: str, about: str) -> str:
+    """Return what a tool is told, so that its last answer can be the final JSON."""
+    rows = []
+    for kind in CONTRACTS[contract_type]:
+        fields = [name if field.required else f"{name}?" for name, field in OPERATIONS[kind].items()]
+        rows.append(f"- {kind} {{{', '.join(fields)}}}")
+    return "\n".join((
+        f"You take part in a discussion about {about}. Answer the last message of the user.",
+        "When the user asks for the result, answer with this JSON object and nothing else:",
+        '{"patch_operations": [{"op_type": "...", "data": {...}}]}',
+        "These operations are allowed, with these fields of data (those with ? may be left out):",
+        *rows,
+    ))  # fmt: skip
+
+
 def _problems(contract_type: str, number: int, operation: Any) -> list[str]:
     """Return everything wrong with one operation."""
     if not isinstance(operation, dict):

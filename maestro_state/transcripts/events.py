@@ -196,8 +196,8 @@ def read_transcript(content: bytes) -> Transcript:
     return Transcript(tuple(events), torn, tuple(damaged))
 
 
-def as_prompt(events: Sequence[TranscriptEvent]) -> str:
-    """Return the conversation as a tool is handed it."""
+def conversation(events: Sequence[TranscriptEvent]) -> str:
+    """Return what was said, and by whom, as a tool is handed it."""
     who = {USER: "User", ASSISTANT: "Assistant"}
     turns = [f"{who[event.type]}: {event.payload['content']}" for event in events if event.type in who]
     return "\n\n".join(turns)

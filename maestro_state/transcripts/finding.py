@@ -12,7 +12,6 @@ from maestro_state.errors import (
     AmbiguousReference,
     DiscussionClosed,
     DiscussionNotFound,
-    MaestroError,
     NoOpenDiscussion,
 )
 from maestro_state.transcripts import canonical, legacy
@@ -34,24 +33,16 @@ class Found(msgspec.Struct, frozen=True):
     elsewhere: Discussion | None = None
 
 
-def metas(files: DiscussionFiles) -> tuple[dict[str, Meta], dict[str, str]]:
-    """Read every record of a project: folder → record, and folder → why it cannot be read."""
-    found, damaged = {}, {}
-    for name in files.ids():
-        try:
-            found[name] = files.meta(name)
-        except MaestroError as error:
-            damaged[name] = str(error)
-    return found, damaged
-
-
 def newest(records: dict[str, Meta], *, is_open: bool = False) -> str:
     """Return the folder of the discussion last changed, of the open ones if told."""
-    chosen = [name for name, meta in records.items() if not is_open or not is_closed(meta)]
-    if not chosen and not records:
-        raise NoOpenDiscussion if is_open else DiscussionNotFound("latest")
+    # A folder named otherwise than its record is a copy, or another program's: read, but not talked in by accident.
+    chosen = [name for name, meta in records.items()
+              if not is_open or (meta.session_id == name and not is_closed(meta))]  # fmt: skip
     if not chosen:
-        raise DiscussionClosed(newest(records))
+        closed = {name: meta for name, meta in records.items() if is_closed(meta)}
+        if closed:
+            raise DiscussionClosed(newest(closed))
+        raise NoOpenDiscussion if is_open else DiscussionNotFound("latest")
     return max(chosen, key=lambda name: (records[name].updated_at, name))
 
 
@@ -65,7 +56,7 @@ def find(files: DiscussionFiles, ref: str, *, live: Iterable[str] = ()) -> Found
     on_disk, live = files.ids(), set(live)
     if ref in on_disk or ref in live:
         return Found(ref)
-    records, _ = metas(files)
+    records, _ = files.metas()
     if ref == "latest":
         return Found(newest(records))
     by_id = [name for name, meta in records.items() if meta.session_id == ref]

@@ -11,6 +11,10 @@ import json
 import math
 from typing import Any, NoReturn
 
+#: How deep lists and objects may lie in each other.
+DEPTH_MAX = 100
+_TOO_DEEP = f"nested too deeply (more than {DEPTH_MAX} levels)"
+
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
@@ -38,11 +42,26 @@ _decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, p
 def read(content: bytes | str) -> Any:
     """Read one JSON document; raise ValueError that says what is wrong, for whatever bytes there are."""
     try:
-        return _decode(content if isinstance(content, str) else content.decode())
+        text = content if isinstance(content, str) else content.decode()
+        value = _decode(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
+    # A limit of its own: how deep the interpreter gets depends on who called.
+    if text.count("[") + text.count("{") > DEPTH_MAX and _is_deeper(value, DEPTH_MAX):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth + 1):
+        level = [one for outer in level if isinstance(outer, dict | list)
+                 for one in (outer.values() if isinstance(outer, dict) else outer)]  # fmt: skip
+        if not level:
+            return False
+    return True
 
 
 def line(value: Any) -> bytes:
@@ -57,6 +76,8 @@ def page(value: Any, *, ascii_only: bool = True) -> bytes:
 
 def same(one: Any, other: Any) -> bool:
     """Tell whether two values are the same JSON: 1, 1.0 and true are three values, the order of keys is none."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

@@ -7,15 +7,19 @@ missing field has its default, a damaged file is passed over and named, never ch
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
 from maestro_state.clock import from_iso, iso
 from maestro_state.disk import Folder
 from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
+from maestro_state.models import id_order
+from maestro_state.names import is_stream_id
 from maestro_state.wsession.naming import (
     BASE,
     BREADCRUMBS,
@@ -28,10 +32,20 @@ from maestro_state.wsession.naming import (
     is_depth,
     is_work_id,
 )
-from maestro_state.wsession.records import DEPTH_MAX, Breadcrumb, WorkSession, breadcrumb_of
+from maestro_state.wsession.records import DEPTH_MAX, Accepted, Breadcrumb, WorkSession, breadcrumb_of
 
 #: Largest session.json that is read.
 _RECORD_LIMIT = 4 << 20
+
+#: Says how far this folder has what was accepted; and who may say so.
+_WRITTEN = ".written"
+_LOCK = ".lock"
+
+#: Largest breadcrumb file that is looked into for its id.
+_BREADCRUMB_LIMIT = 1 << 30
+
+#: So many files are made durable one by one; more of them together at the end, for each costs a disk's turn.
+_SINGLY = 8
 
 #: Status shown of a work session whose session.json cannot be read.
 UNREADABLE = "unreadable"
@@ -76,24 +90,87 @@ def pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def write_breadcrumb(folder: Folder, crumb: Breadcrumb) -> str:
-    """File a breadcrumb under its time; where another one has that name, under the next with a number behind it.
+class Filing:
+    """Files breadcrumbs into a work session's folder, each under its time. One at a time (`Folder.locked`).
 
-    Repeatable: a breadcrumb that is there already is left as it is. One writer at a time (`Folder.locked`).
+    Where another one has that name, the next gets a number behind it. Repeatable: a breadcrumb that is there already
+    is left as it is. At the end, what was filed is durable.
     """
-    content = pretty(crumb.document())
-    with folder.child(BREADCRUMBS, create=True) as all_depths:
-        depth = str(crumb.depth_level)
-        with all_depths.child(depth, create=True) as place:
-            stem, number = file_stamp(crumb.timestamp), 1
-            name = f"{stem}.json"
-            while (there := place.read(name, limit=len(content) + _RECORD_LIMIT)) is not None:
-                if there == content or _id_in(there) == crumb.breadcrumb_id:
-                    return f"{BREADCRUMBS}/{depth}/{name}"
-                number += 1
-                name = f"{stem}-{number}.json"
-            place.replace(name, content)
-            return f"{BREADCRUMBS}/{depth}/{name}"
+
+    def __init__(self, folder: Folder) -> None:
+        """Take the work session's folder."""
+        self._folder = folder
+        self._opened = ExitStack()
+        self._places: dict[str, Folder] = {}
+        self._known: dict[tuple[str, str], list[str | None]] = {}  # ids in the files of one time, by number
+        self._written = 0
+
+    def add(self, crumb: Breadcrumb) -> str:
+        """File one; return its name, relative to the folder."""
+        depth, stem = str(crumb.depth_level), file_stamp(crumb.timestamp)
+        place = self._place(depth)
+        ids = self._known.get((depth, stem))
+        if ids is None:
+            ids = self._known[(depth, stem)] = _ids_of(place, stem)
+        if crumb.breadcrumb_id in ids:
+            number = ids.index(crumb.breadcrumb_id)
+        else:
+            number = len(ids)
+            ids.append(crumb.breadcrumb_id)
+            self._written += 1
+            place.replace(_numbered(stem, number), pretty(crumb.document()), durable=self._written <= _SINGLY)
+        return f"{BREADCRUMBS}/{depth}/{_numbered(stem, number)}"
+
+    def _place(self, depth: str) -> Folder:
+        if depth not in self._places:
+            with self._folder.child(BREADCRUMBS, create=True) as places:
+                self._places[depth] = self._opened.enter_context(places.child(depth, create=True))
+        return self._places[depth]
+
+    def __enter__(self) -> Self:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, and make what was filed durable."""
+        self._opened.close()
+        if self._written > _SINGLY and error is None:
+            os.sync()
+
+
+def written_to(folder: Folder) -> str | None:
+    """Return the entry up to which this folder has what was accepted."""
+    written = (folder.read(_WRITTEN, limit=64) or b"").decode("ascii", "replace").strip()
+    return written if is_stream_id(written) else None
+
+
+def file_page(folder: Folder, page: list[Accepted]) -> None:
+    """File breadcrumbs that follow each other, and note how far that is; what came by a file is there already."""
+    with folder.locked(_LOCK):
+        with Filing(folder) as filing:
+            for one in page:
+                if not (one.source and has_file(folder, one.source)):
+                    filing.add(one.breadcrumb)
+        before, last = written_to(folder), page[-1].entry_id
+        if before is None or id_order(before) < id_order(last):
+            folder.replace(_WRITTEN, last.encode())
+
+
+def _numbered(stem: str, number: int) -> str:
+    return f"{stem}-{number + 1}.json" if number else f"{stem}.json"
+
+
+def _ids_of(place: Folder, stem: str) -> list[str | None]:
+    """Return the ids in the files of one time, in the order of their numbers; None where there is none to read."""
+    ids: list[str | None] = []
+    while place.status(name := _numbered(stem, len(ids))) is not None:
+        try:
+            ids.append(_id_in(place.read(name, limit=_BREADCRUMB_LIMIT) or b""))
+        except WorkFailed:
+            ids.append(None)
+    return ids
 
 
 def _id_in(content: bytes) -> str | None:

@@ -75,6 +75,28 @@ def test_refusals_have_their_exit_codes(project: Path):
     assert types == ["error", "final_json", "error", "replay_run"]
 
 
+def test_a_tool_answers(project: Path):
+    """A tool is handed the conversation and its answer is said; one that fails is on record and leaves with 1."""
+    discussion_id = printed(project, "discuss", "start", "--contract", "task")["session_id"]
+    assert refused(project, "discuss", "say", "--tool", "echo", "hello")[0] == 3  # no session for the run
+    printed(project, "session", "start", "talk")
+    assert refused(project, "discuss", "say", "--tool", "no-such-tool", "hello")[0] == 3
+    assert printed(project, "discuss", "show")["events"] == []
+
+    answer = printed(project, "discuss", "say", "--tool", "echo", "plan the login")
+    assert answer["type"] == "assistant_message"
+    assert answer["payload"]["content"].rstrip().endswith("User: plan the login")
+    assert "- move_task {task_id, source_phase_id?, target_phase_id}" in answer["payload"]["content"]
+    assert "add_track" not in answer["payload"]["content"]
+    assert refused(project, "discuss", "say", "--tool", "false", "and then")[0] == 1
+    shown = printed(project, "discuss", "show", discussion_id)
+    assert [event["type"] for event in shown["events"]] == [
+        "user_message", "assistant_message", "user_message", "error"
+    ]  # fmt: skip
+    assert shown["engine"] == "echo"
+    assert len(printed(project, "runs")["runs"]) == 2
+
+
 def test_a_torn_line_is_skipped_and_said(project: Path):
     """Replay goes on after a torn last line and says so; a damaged line elsewhere fails it."""
     for name in ("torn-tail", "damaged-line", "surrogates"):

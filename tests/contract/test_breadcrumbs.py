@@ -244,3 +244,15 @@ async def test_following_shows_what_any_consumer_applies(backend: Backend):
         words = [one.split(" ")[0] for one in seen]
         assert [word for word in words if word != "completed"] == [f"n{number}" for number in range(20)]
         assert words.count("completed") == 1
+
+
+async def test_checkpoints_at_the_same_time_in_one_process_do_not_wait_for_each_other(backend: Backend):
+    """Tasks of one program that write the same folder all come to an end, and each breadcrumb has one file."""
+    async with backend.open_async() as maestro, backend.open_async() as other:
+        work_id = (await maestro.work.start("t")).session_id
+        for number in range(30):
+            await maestro.work.add_breadcrumb(work_id, crumb(str(number)))
+        both = (one.work.checkpoint(work_id) for one in (maestro, other) for _ in range(5))
+        await asyncio.wait_for(asyncio.gather(*both), 30)
+        folder = backend.project / "docs/sessions" / work_id / "breadcrumbs/0"
+        assert len(list(folder.iterdir())) == 30

@@ -17,6 +17,7 @@ from maestro_state.errors import (
     DiscussionOpen,
     InvalidValue,
     NoOpenDiscussion,
+    Refused,
 )
 from tests.backends import Backend, Clock
 
@@ -251,7 +252,10 @@ async def test_files_that_fell_behind_catch_up(backend: Backend):
             await room.show(meta.session_id)
             assert path.read_bytes() == whole
         shutil.rmtree(path.parent)
+        path.parent.mkdir()
+        (path.parent / ".meta.json.0123456789ab.tmp").write_text("left by a kill")
         await room.say("n5", meta.session_id)
+        assert sorted(one.name for one in path.parent.iterdir()) == ["meta.json", "transcript.jsonl"]
         assert path.read_bytes().startswith(whole)
 
 
@@ -296,6 +300,12 @@ async def test_references(backend: Backend, tmp_path: Path):
             shutil.copytree(folder / one.session_id, folder / name)
         with pytest.raises(AmbiguousReference):
             await room.show("abcd")
+        with pytest.raises(Refused, match="holds the discussion"):
+            await room.say("into a copy", "abcd1")
+        for name in (one.session_id, two.session_id):
+            shutil.rmtree(folder / name)
+        with pytest.raises(NoOpenDiscussion):
+            await room.say("by accident, into a copy")
 
 
 async def test_a_link_in_place_of_a_discussion_is_not_followed(backend: Backend, tmp_path: Path):

@@ -238,9 +238,17 @@ async def test_sweep_keeps_and_lets_go(backend: Backend):
         await maestro.work.add_breadcrumb(work_id, crumb("1"))
         record = maestro.server.terms.keys.of_work(work_id, "session")
         assert await maestro.work.sweep() == [work_id]
+        summaries = maestro.server.terms.keys.work_index[0]
+        assert backend.raw.hkeys(summaries) == [work_id.encode()]
         assert len(list((backend.project / "docs/sessions" / work_id / "breadcrumbs/0").iterdir())) == 1
         assert backend.raw.pttl(record) <= 100_000
         assert await maestro.work.sweep() == []
         await maestro.work.add_breadcrumb(work_id, crumb("2"))
         assert backend.raw.pttl(record) > 1_000_000
         assert await maestro.work.sweep() == [work_id]
+        await maestro.work.sweep()
+        backend.raw.delete(*maestro.server.terms.keys.work(work_id))  # as its time does
+        clock.advance(seconds=101)
+        assert await maestro.work.sweep() == []
+        assert backend.raw.hkeys(summaries) == []
+        assert [one.session_id for one in await maestro.work.list() if one.session_id == work_id], "the disk has it"

@@ -25,7 +25,7 @@ def run_mortals(kind: str, project, work_id: str, count: int) -> int:
     """Run producers and consumers that die at random; return how often they did."""
     command = [sys.executable, "-m", "tests.work_programs", kind, str(project), work_id, str(count)]
     seed = seeded().randrange(1 << 30)
-    done = subprocess.run([*command, str(seed)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([*command, str(seed)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

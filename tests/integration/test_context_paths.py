@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
 from maestro_state.errors import MaestroError, PathRefused
+from maestro_state.files import listing
 from maestro_state.files.choosing import choose
 from maestro_state.files.reading import Place, Tree
 
@@ -161,6 +164,26 @@ def test_a_link_put_in_place_after_looking_is_not_followed(root: Path, outside: 
         with pytest.raises(PathRefused):
             tree.read(place, LIMIT)
         assert (root / "src" / "file").read_bytes() == SECRET
+
+
+def test_an_index_made_by_hand_names_nothing_outside(tmp_path: Path, outside: Path):
+    """A repository whose index lists ../outside/secret does not get it added; git itself, the control, lists it."""
+    root = tmp_path / "repository"
+    (root / "aa" / "outside").mkdir(parents=True)
+    (root / "aa" / "outside" / "secret").write_bytes(b"x")
+    (root / "file").write_bytes(b"inside")
+    for words in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", str(root), *words], check=True)
+    index = (root / ".git" / "index").read_bytes()[:-20].replace(b"aa/outside/secret", b"../outside/secret")
+    (root / ".git" / "index").write_bytes(index + hashlib.sha1(index).digest())
+    (root / "aa" / "outside" / "secret").unlink()
+
+    assert "../outside/secret" in (listing._by_git(str(root)) or [])
+    assert read_all(root, ".") == [b"inside"]
+    with Tree(root) as tree:
+        for path in ("../outside/secret", "aa/../../outside/secret", "aa//x", "aa/./../../outside/secret"):
+            with pytest.raises(PathRefused):
+                tree.read(Place(path, path, is_outside=False), LIMIT)
 
 
 def test_names_that_are_no_unicode_are_refused(root: Path):

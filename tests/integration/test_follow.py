@@ -166,24 +166,26 @@ def test_a_killed_watcher_disappears_with_its_lease(real: Backend, tmp_path: Pat
     now = Clock(0)
     with real.open() as maestro, real.open(now_ms=now) as later:
         session = maestro.sessions.start("watched")
+        attached = maestro.server.terms.keys.of_session(session.id, "attached")
         command = [MAESTRO, "--project", str(real.project), "watch", "--json"]
-        with running(tmp_path, command) as watcher:
-            wait_until(lambda: len(maestro.sessions.status().attached) == 1, "the watcher is not shown")
-            watcher.kill()
-        (_, ends_at), *more = real.raw.zrange(
-            maestro.server.terms.keys.of_session(session.id, "attached"), 0, -1, withscores=True
-        )
-        assert more == []
-        now.now_ms = int(ends_at) - 1
-        assert len(later.sessions.status().attached) == 1
-        now.now_ms = int(ends_at) + 1
-        assert later.sessions.status().attached == []
 
-        with running(tmp_path, command) as watcher:
-            wait_until(lambda: len(maestro.sessions.status().attached) == 2, "the watcher is not shown")
-            watcher.process.send_signal(signal.SIGINT)
-            assert watcher.process.wait(10) == 130
-        wait_until(lambda: len(maestro.sessions.status().attached) == 1, "the watcher is still shown")
+        def is_shown(watcher, to=maestro):
+            return f"pid {watcher.process.pid}" in {one.terminal for one in to.sessions.status().attached}
+
+        with running(tmp_path, command) as killed:
+            wait_until(lambda: is_shown(killed), "the watcher is not shown")
+            killed.kill()
+        ((_, ends_at),) = real.raw.zrange(attached, 0, -1, withscores=True)
+        now.now_ms = int(ends_at) - 1
+        assert is_shown(killed, later)
+        now.now_ms = int(ends_at) + 1
+        assert not is_shown(killed, later)
+
+        with running(tmp_path, command) as interrupted:
+            wait_until(lambda: is_shown(interrupted), "the watcher is not shown")
+            interrupted.process.send_signal(signal.SIGINT)
+            assert interrupted.process.wait(10) == 130
+        assert not is_shown(interrupted)
 
 
 def test_watch_shows_what_another_process_adds(real: Backend, tmp_path: Path):

@@ -195,3 +195,56 @@ def test_the_run_goes_on_when_its_terminal_dies(shop: Workshop):
 
     assert ended.status == "success"
     assert maestro.runs.output(ended.id) == b"begun\ndone\n"
+
+
+@pytest.mark.parametrize("how", ["deleted", "aborted"])
+def test_a_session_taken_away_ends_its_tool_and_not_the_worker(shop: Workshop, how: str):
+    """Deleting or aborting a session while a run is under way ends the tool at once; the worker takes the next run."""
+    shop.start_worker()
+    maestro, run, pids = _running(shop)
+    if how == "deleted":
+        maestro.sessions.delete(maestro.sessions.read().id)
+    else:
+        maestro.sessions.abort(reason="enough")
+        assert maestro.runs.read(run.id).status == "canceled"
+    wait_dead(pids)
+    maestro.sessions.start("next", tool="cat")
+
+    assert maestro.runs.wait(maestro.runs.start("p")).status == "success"
+
+
+def test_a_server_without_memory_ends_the_run_with_that_reason(shop: Workshop):
+    """Output the server cannot take ends the tool; once there is memory again the run says why it ended."""
+    shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("memory", tool="sh -c 'yes | head -c 30000000; sleep 600'")
+    connection = maestro.server.connection
+    connection.call("CONFIG", "SET", "maxmemory", 12_000_000)
+    run = maestro.runs.start("p")
+    wait_until(lambda: b"run_given_up" in shop.log.read_bytes(), "the worker gave up", 20)
+    connection.call("CONFIG", "SET", "maxmemory", 0)
+    ended = maestro.runs.wait(run)
+
+    assert ended.status == "error"
+    assert "lost" in ended.error or "could not take" in ended.error
+    assert 0 < ended.output_ref.size < 30_000_000
+
+
+def test_the_queue_may_be_on_a_server_of_its_own(shop: Workshop, tmp_path: Path):
+    """With MAESTRO_QUEUE_URL the job waits there and the state stays where it is."""
+    import redis
+
+    from tests.servers import valkey
+
+    with valkey(tmp_path) as queue_server:
+        address = queue_server.url
+        shop.start_worker(MAESTRO_QUEUE_URL=address)
+        maestro = shop.open(queue_url=address)
+        maestro.sessions.start("queue", tool="cat")
+        ended = maestro.runs.wait(maestro.runs.start("elsewhere"))
+        raw = redis.Redis.from_url(address)
+        there = {key for key in raw.scan_iter() if key.startswith(b"maestro")}
+        raw.close()
+
+    assert ended.status == "success"
+    assert there == set()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state.transcripts.canonical import DiscussionFiles
+from maestro_state.transcripts.events import read_transcript
 from tests.golden_discussions import CASES, FOLDER, digests, plan_files, replay_case
 
 NAMES = [case.name for case in CASES]
@@ -71,6 +72,19 @@ def test_no_environment_changes_a_byte(environment: dict[str, str]):
         timeout=60,
     )
     assert json.loads(found.stdout) == digests(FOLDER)
+
+
+@pytest.mark.parametrize("depth", [90, 120, 500, 960, 100_000])
+def test_how_deep_a_line_may_be_does_not_depend_on_who_reads(tmp_path: Path, depth: int):
+    """A line nested beyond the limit is damaged, whatever stack it is read on; below it, it is read."""
+    line = b'{"ts": "2026-01-02T03:04:05.1", "type": "error", "payload": {"message": "m", "x": %b}}' % (
+        b"[" * depth + b"]" * depth
+    )
+
+    def read(frames: int) -> bool:
+        return read(frames - 1) if frames else not read_transcript(line + b"\n" + line).damaged
+
+    assert {read(0), read(700)} == {depth < 100}
 
 
 def test_ten_megabytes_are_replayed_and_read_back(tmp_path: Path):

@@ -66,7 +66,7 @@ def test_links_are_not_followed(tmp_path: Path):
     assert one.record.session_type != "secret"
     assert layout.read_breadcrumbs(str(inside), (CHILD,), limit=LIMIT) == []
     with layout.open_folder(str(inside), (CHILD,)) as folder, pytest.raises(WorkFailed):
-        layout.write_breadcrumb(folder, crumb("x"))
+        layout.Filing(folder).add(crumb("x"))
     assert len(list((outside / "docs/sessions" / TOP / "breadcrumbs/0").iterdir())) == 1
 
 
@@ -91,8 +91,8 @@ def test_breadcrumbs_are_sorted_and_each_is_there_once(tmp_path: Path):
 
 def test_a_strict_reader_of_the_layout_can_read_ours(tmp_path: Path):
     """What is written has exactly the fields of the layout, so that a program that knows only those takes it."""
-    with layout.open_folder(str(tmp_path), (TOP,), create=True) as folder:
-        name = layout.write_breadcrumb(folder, crumb("x", depth_level=4))
+    with layout.open_folder(str(tmp_path), (TOP,), create=True) as folder, layout.Filing(folder) as filing:
+        name = filing.add(crumb("x", depth_level=4))
     assert name == f"breadcrumbs/4/{STAMP}.json"
     stored = json.loads((tmp_path / "docs/sessions" / TOP / name).read_text())
     assert set(stored) == {
@@ -122,3 +122,19 @@ def test_moving_into_another_folder_takes_single_names(tmp_path: Path):
         assert inner.status("f") is None
         with pytest.raises(WorkFailed):
             inner.move("g", "../f")
+
+
+def test_filing_is_repeatable_and_numbers_what_is_left_at_the_same_moment(tmp_path: Path):
+    """However many share a time, each has its file; filing them again, in part or in another order, adds none."""
+    crumbs = [crumb(f"c{number}") for number in range(30)]
+    for some in (crumbs[:3], crumbs, crumbs[::-1]):
+        with layout.open_folder(str(tmp_path), (TOP,), create=True) as folder, layout.Filing(folder) as filing:
+            names = {one.breadcrumb_id: filing.add(one) for one in some}
+    assert names["c0"] == f"breadcrumbs/0/{STAMP}.json"
+    assert names["c29"] == f"breadcrumbs/0/{STAMP}-30.json"
+    found = layout.read_breadcrumbs(str(tmp_path), (TOP,), limit=LIMIT)
+    assert len(list((tmp_path / "docs/sessions" / TOP / "breadcrumbs/0").iterdir())) == len(found) == 30
+    # a file that cannot be read is passed over, never written over
+    post(tmp_path, (TOP,), "20270101_000000_000000", b"")
+    with layout.open_folder(str(tmp_path), (TOP,)) as folder, layout.Filing(folder) as filing:
+        assert filing.add(crumb("new", timestamp="20270101_000000_000000")).endswith("_000000-2.json")
