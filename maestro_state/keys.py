@@ -42,6 +42,7 @@ INDEX_KEYS = (
     Key("recent", ":recent", "zset", "session ids by last activity", "index_session, forget_session"),
     Key("deadlines", ":deadlines", "zset", "session ids by logical expiry", "index_session, forget_session"),
     Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
+    Key("running", ":running", "zset", "session ids with open runs", "index_session, forget_session"),
 )
 
 #: Written behind a change that replicas must have: those that have it have everything before it.

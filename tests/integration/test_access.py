@@ -77,7 +77,7 @@ def use_everything(maestro, project):
     assert maestro.work.end(work.session_id).status == "completed"
     maestro.discussions.start()
     maestro.discussions.say("what now?")
-    assert maestro.discussions.show().status == "open"
+    assert maestro.discussions.show().meta.status == "open"
     follower: list = []
     following = threading.Thread(
         target=lambda: follower.extend(maestro.follow.events(session.id, cursor="start", terminal=HERE))
