@@ -32,6 +32,7 @@ def test_weak_servers_are_told(project, tmp_path):
     with valkey(tmp_path) as server:
         _, found = doctor(project, server.url)
         assert found.pop("workers") == ("warn", "maestro worker")
+        found.pop("tools")  # is about this machine, not about the server
         assert {status for status, _ in found.values()} == {"ok"}, found
         raw_call(server, "CONFIG", "SET", "appendonly", "no")
         raw_call(server, "CONFIG", "SET", "maxmemory", "100mb")
