@@ -60,7 +60,7 @@ class Screen:
         os.write(self.master, keys)
 
     def answer(self, key: bytes) -> None:
-        """Press a key until it was taken, as a person does: one pressed before the terminal listens for keys is lost."""
+        """Press a key until it was taken, as a person does: one pressed before the terminal listens is lost."""
         if key == b"\x03":
             self.press(key)
             return
