@@ -77,7 +77,9 @@ def _usage(run: Run) -> str:
 @json_option
 @pass_app
 def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> None:
-    """Show what a run printed; RUN is its number or last, the newest successful one with output.
+    """Show what a run printed.
+
+    RUN is its number, or last: the newest successful one with output.
 
     \b
     Example:
@@ -128,7 +130,9 @@ def _show_output(app: App, run: Run, *, raw: bool) -> None:
 @json_option
 @pass_app
 def cancel(app: App, run_id: str | None, wait: bool, as_json: bool) -> None:
-    """Cancel a run, whichever terminal started it (default: the newest open one).
+    """Cancel a run.
+
+    It does not matter which terminal started it; without RUN it is the newest open one.
 
     \b
     Example:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import App, json_option, pass_app
+from cli.archive import fork, sync
 
 if TYPE_CHECKING:
     from maestro_state import Session, SessionStatus
@@ -23,6 +24,10 @@ def session() -> None:
     Example:
       maestro session start fix-login --note "tests fail since Monday"
     """
+
+
+session.add_command(sync)
+session.add_command(fork)
 
 
 @session.command()
@@ -176,10 +181,11 @@ def switch(app: App, ref: str, as_json: bool) -> None:
 @click.argument("ref", required=False)
 @click.option("--wait", is_flag=True, help="Wait for open runs to end first.")
 @click.option("--cancel", is_flag=True, help="Cancel open runs first.")
+@click.option("--no-wait", is_flag=True, help="Leave the archive to the sweeper.")
 @json_option
 @pass_app
-def end(app: App, ref: str | None, wait: bool, cancel: bool, as_json: bool) -> None:
-    """Finish a session: it is frozen and takes no more changes.
+def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_json: bool) -> None:
+    """Finish a session: it is frozen, takes no more changes, and is archived.
 
     \b
     Example:
@@ -192,7 +198,7 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, as_json: bool) -> N
         if wait or cancel:
             app.maestro.runs.settle(session_id, cancel=cancel)
         try:
-            ended = app.maestro.sessions.end(session_id)
+            ended = app.maestro.sessions.end(session_id, archive=not no_wait)
         except RunsOpen:
             if not (wait or cancel):
                 raise
@@ -204,16 +210,17 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, as_json: bool) -> N
 @session.command()
 @click.argument("ref", required=False)
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is given up.")
+@click.option("--no-wait", is_flag=True, help="Leave the archive to the sweeper.")
 @json_option
 @pass_app
-def abort(app: App, ref: str | None, reason: str, as_json: bool) -> None:
-    """Give a session up: it is frozen with what it has.
+def abort(app: App, ref: str | None, reason: str, no_wait: bool, as_json: bool) -> None:
+    """Give a session up: it is frozen and archived with what it has.
 
     \b
     Example:
       maestro session abort --reason "wrong branch"
     """
-    _show(app.maestro.sessions.abort(ref, reason=reason), "aborted", as_json=as_json)
+    _show(app.maestro.sessions.abort(ref, reason=reason, archive=not no_wait), "aborted", as_json=as_json)
 
 
 def _show(record: Session, word: str, *, as_json: bool) -> None:
@@ -228,10 +235,11 @@ def _show(record: Session, word: str, *, as_json: bool) -> None:
 @session.command()
 @click.argument("ref")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--trash", is_flag=True, help="Keep its archive in .maestro/trash/.")
 @json_option
 @pass_app
-def delete(app: App, ref: str, yes: bool, as_json: bool) -> None:
-    """Remove a session for good.
+def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> None:
+    """Remove a session from the server, the disk and the index, for good or into the trash.
 
     \b
     Example:
@@ -241,15 +249,15 @@ def delete(app: App, ref: str, yes: bool, as_json: bool) -> None:
     from maestro_state.errors import UsageError
 
     session_id = app.maestro.sessions.resolve(ref)
-    if not yes:
+    if not yes and not trash:
         if as_json or not sys.stdin.isatty():
             raise UsageError(f"{session_id} would be removed for good", hint="add --yes to do it without asking")
         click.confirm(f"Remove {session_id} and everything in it for good?", abort=True)
-    deleted = app.maestro.sessions.delete(session_id)
+    deleted = app.maestro.sessions.delete(session_id, trash=trash)
     if as_json:
         output.document({"deleted": deleted})
     else:
-        output.line(f"{deleted} deleted")
+        output.line(f"{deleted} {'moved to the trash' if trash else 'deleted'}")
 
 
 @session.command("get")

@@ -121,3 +121,13 @@ class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 #: Statuses of a run that is not over.
 OPEN = ("pending", "running")
+
+
+def last_output(runs: list[Run]) -> dict[str, Any] | None:
+    """Return `outputs/last_output.json` for these runs: the newest successful one with output."""
+    done = [run for run in runs if run.status == "success" and run.output_ref and run.output_ref.size != 0]
+    if not done:
+        return None
+    newest = max(done, key=lambda run: (run.finished_at or run.created_at, run.id))
+    timestamp = newest.finished_at or newest.created_at
+    return {"run_id": newest.id, "path": f"../runs/{newest.id}/output.txt", "timestamp": timestamp}

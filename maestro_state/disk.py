@@ -16,9 +16,11 @@ from types import TracebackType
 from typing import Self
 
 from maestro_state.errors import FileCorrupt, WorkFailed
+from maestro_state.kernel import exchange, sync_filesystem
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _refuse(error: OSError, path: str) -> WorkFailed:
@@ -81,9 +83,7 @@ class Folder:
         _check(name)
         aside = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
-            descriptor = os.open(
-                aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self._fd
-            )
+            descriptor = os.open(aside, _NEW_FILE, mode, dir_fd=self._fd)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(content)
@@ -131,14 +131,81 @@ class Folder:
         """List what is inside."""
         return sorted(os.listdir(self._fd))
 
+    def kinds(self) -> dict[str, str]:
+        """Say of everything inside whether it is a file, a folder or something else; links are something else."""
+        with os.scandir(self._fd) as entries:
+            return {entry.name: _kind(entry) for entry in entries}
+
+    def open_new(self, name: str, *, mode: int = 0o600) -> int:
+        """Make a file that must not exist yet; return the descriptor to write to."""
+        _check(name)
+        return os.open(name, _NEW_FILE, mode, dir_fd=self._fd)
+
+    def open_again(self, name: str) -> int:
+        """Return a descriptor that appends to a file of one's own making."""
+        _check(name)
+        return os.open(name, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+
+    def open_file(self, name: str) -> int | None:
+        """Return a descriptor to read a regular file by, None when there is none; a link or a device is refused."""
+        _check(name)
+        try:
+            descriptor = os.open(name, _OPEN_FILE, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
+        return descriptor
+
+    def link(self, name: str, source: Folder, source_name: str) -> None:
+        """Give a file of another folder a second name here; a link is linked itself, never followed."""
+        _check(name)
+        _check(source_name)
+        os.link(source_name, name, src_dir_fd=source._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+
+    def move_to(self, name: str, target: Folder, target_name: str) -> None:
+        """Rename something into another folder."""
+        _check(name)
+        _check(target_name)
+        os.rename(name, target_name, src_dir_fd=self._fd, dst_dir_fd=target._fd)
+
+    def exchange(self, name: str, other: Folder, other_name: str) -> bool:
+        """Swap two names in one step; False where the file system cannot."""
+        _check(name)
+        _check(other_name)
+        return exchange(self._fd, name, other._fd, other_name)
+
+    def sync_everything(self) -> bool:
+        """Make all files of this file system durable at once; False where there is no such call."""
+        return sync_filesystem(self._fd)
+
+    def remove_tree(self, name: str, *, depth: int = 32) -> None:
+        """Remove a folder and everything in it for good. Links in it are removed, never followed.
+
+        Deeper than `depth` is nothing Maestro made: refused.
+        """
+        _check(name)
+        if depth == 0:
+            raise WorkFailed(f"{self._inside(name)} is nested too deep to be Maestro's", hint="remove it by hand")
+        try:
+            inner = self.child(name)
+        except FileNotFoundError:
+            return
+        with inner:
+            for entry, kind in inner.kinds().items():
+                if kind == "folder":
+                    inner.remove_tree(entry, depth=depth - 1)
+                else:
+                    inner.remove(entry)
+        os.rmdir(name, dir_fd=self._fd)
+
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Hold the lock of this name; the kernel lets go of it when its holder dies."""
-        _check(name)
-        try:
-            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
-        except OSError as error:
-            raise _refuse(error, self._inside(name)) from error
+        descriptor = self._open_lock(name)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -174,9 +241,32 @@ class Folder:
         except OSError as error:
             raise _refuse(error, self._inside(name)) from error
 
+    @contextmanager
+    def try_locked(self, name: str) -> Iterator[int | None]:
+        """Hold the lock of this name if nobody does; yields its descriptor, or None when somebody does."""
+        descriptor = self._open_lock(name)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = False
+        try:
+            yield descriptor if held else None
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self, name: str) -> int:
+        _check(name)
+        try:
+            return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
+
     def close(self) -> None:
-        """Give the handle back."""
-        os.close(self._fd)
+        """Give the handle back. Repeatable."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def __enter__(self) -> Self:
         """Use as a context manager."""
@@ -187,6 +277,19 @@ class Folder:
     ) -> None:
         """Close."""
         self.close()
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte, however little the kernel takes at a time."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _check(name: str) -> None:

@@ -42,10 +42,16 @@ INDEX_KEYS = (
     Key("recent", ":recent", "zset", "session ids by last activity", "index_session, forget_session"),
     Key("deadlines", ":deadlines", "zset", "session ids by logical expiry", "index_session, forget_session"),
     Key("dirty", ":dirty", "zset", "session ids with changes not yet on disk", "index_session, forget_session"),
+    Key("running", ":running", "zset", "session ids with open runs", "index_session, forget_session"),
 )
 
 #: Written behind a change that replicas must have: those that have it have everything before it.
 BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
+
+#: What keeps the schedulers of a team from doing the same work twice.
+SCHEDULE_KEYS = (
+    Key("schedule", "", "hash", "who keeps house, until when; when what was last done", "take_turn … note_upkeep"),
+)
 
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
@@ -82,16 +88,23 @@ WORK_INDEX_KEYS = tuple(
     Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
 )
 
+#: What keeps the sweepers of a team from doing the same work twice.
+SWEEP_KEYS = (
+    Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
     "barrier": BARRIER_KEYS,
+    "schedule": SCHEDULE_KEYS,
     "queue": QUEUE_KEYS,
     "discussion": DISCUSSION_KEYS,
     "discussion_index": DISCUSSION_INDEX_KEYS,
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
+    "sweep": SWEEP_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -108,7 +121,9 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+        self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
+        self.sweep = tuple(f"{namespace}:{{sweep}}{key.suffix}" for key in SWEEP_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)

@@ -63,13 +63,19 @@ class Project:
         self._root = root
 
     @property
+    def path(self) -> str:
+        """Return the project's top folder as text."""
+        return self._root
+
+    @property
     def root(self) -> Path:
         """Return the project's top folder."""
         from pathlib import Path  # 10 ms that most commands do without
 
         return Path(self._root)
 
-    def _maestro(self, *, create: bool) -> Folder:
+    def maestro(self, *, create: bool = False) -> Folder:
+        """Open `.maestro/`; FileNotFoundError when there is none and it shall not be made."""
         with Folder.open(self._root) as root:
             folder = root.child(".maestro", create=create)
         if create and ".gitignore" not in os.listdir(folder.path):
@@ -78,12 +84,12 @@ class Project:
 
     def folder(self, name: str, *, create: bool = False) -> Folder:
         """Open a folder of `.maestro/`, such as config or logs; FileNotFoundError when there is none."""
-        with self._maestro(create=create) as folder:
+        with self.maestro(create=create) as folder:
             return folder.child(name, create=create)
 
     def sessions(self, *, create: bool = False) -> Folder:
         """Open `.maestro/sessions/`; FileNotFoundError when there is none and it shall not be made."""
-        with self._maestro(create=create) as folder:
+        with self.maestro(create=create) as folder:
             return folder.child("sessions", create=create)
 
     def active(self) -> str | None:
@@ -122,6 +128,22 @@ class Project:
         """Add or replace a session's row; two terminals doing so at once lose nothing."""
         self._rewrite(lambda rows: [*(one for one in rows if one.id != row.id), row])
 
+    def index_refresh(self, row: IndexRow) -> None:
+        """Bring a session's row up to date, its `active` mark kept.
+
+        While only its time of activity moves, and within the hour, nothing is written: that costs more than it tells.
+        """
+
+        def fresh(rows: list[IndexRow]) -> list[IndexRow]:
+            known = next((one for one in rows if one.id == row.id), None)
+            wanted = msgspec.structs.replace(row, active=known.active if known else None)
+            same = known and msgspec.structs.replace(known, updated_at=row.updated_at) == wanted
+            if same and known and known.updated_at[:13] == row.updated_at[:13]:
+                return rows
+            return [*(one for one in rows if one.id != row.id), wanted]
+
+        self._rewrite(fresh)
+
     def index_drop(self, session_id: str) -> None:
         """Remove a session's row."""
         self._rewrite(lambda rows: [one for one in rows if one.id != session_id])
@@ -148,7 +170,9 @@ class Project:
     def _rewrite(self, change: Callable[[list[IndexRow]], list[IndexRow]]) -> None:
         with self.sessions(create=True) as folder, folder.locked(".index.lock"):
             rows = _read_index(folder)
-            folder.replace("index.json", _encode_index(change(rows)), mode=0o644)
+            changed = change(rows)
+            if changed != rows:
+                folder.replace("index.json", _encode_index(changed), mode=0o644)
 
 
 def _read_index(folder: Folder) -> list[IndexRow]:

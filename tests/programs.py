@@ -55,13 +55,15 @@ class Program:
 
 
 @contextmanager
-def running(folder: Path, command: list[str], *, env: dict[str, str] | None = None) -> Iterator[Program]:
+def running(
+    folder: Path, command: list[str], *, env: dict[str, str] | None = None, cwd: Path = ROOT
+) -> Iterator[Program]:
     """Run a command of the test's own; kill it at the end if it is still there."""
     name = f"p{os.urandom(4).hex()}"
     said, complained = folder / f"{name}.out", folder / f"{name}.err"
     with said.open("wb") as out, complained.open("wb") as err:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | (env or {}), stdin=subprocess.PIPE, stdout=out, stderr=err
+            command, cwd=cwd, env=os.environ | (env or {}), stdin=subprocess.PIPE, stdout=out, stderr=err
         )
     program = Program(process, said, complained)
     try:
@@ -133,5 +135,24 @@ def rewrite(project: str, prefix: str, count: str) -> None:
         Project(Path(project)).index_put(IndexRow(f"{prefix}--{number:06}", prefix, "iniciada", when, when))
 
 
+def schedule(project: str) -> None:
+    """Be a scheduler with a short lease that prints the number of its turn at each pass."""
+    from maestro_state import Maestro
+    from maestro_state.ops import scheduling
+    from workers import scheduler
+
+    scheduling.LEASE_MS = scheduler.LEASE_MS = 600
+    scheduler.BEAT_S = 0.1
+
+    def sweep(maestro: Maestro) -> bool:
+        fence = maestro.server.connection.call("HGET", maestro.server.terms.keys.schedule[0], "fence")
+        print(fence.decode(), flush=True)
+        return True
+
+    work = scheduler.Work(sweep, lambda _: True)
+    scheduler.Scheduler(lambda: Maestro(project, checkpoint_seconds=1), work, _asked_to_leave()).run()
+
+
 if __name__ == "__main__":
-    {"write": write, "crowd": crowd, "follow": follow, "rewrite": rewrite}[sys.argv[1]](*sys.argv[2:])
+    programs = {"write": write, "crowd": crowd, "follow": follow, "rewrite": rewrite, "schedule": schedule}
+    programs[sys.argv[1]](*sys.argv[2:])

@@ -25,6 +25,7 @@ NAMES = {
     "aclosing": "closing",
     "AnyAsyncConnection": "AnyConnection",
     "connect_async": "connect",
+    "pause_async": "pause",
 }
 
 

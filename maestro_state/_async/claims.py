@@ -15,7 +15,6 @@ from maestro_state.ops import index as index_ops
 from maestro_state.ops import runs as runs_ops
 from maestro_state.ops.claims import Claim, Ended
 from maestro_state.scripts import Call
-from maestro_state.states import SessionState
 
 #: What `recover` ended or put back.
 Recovered = list[tuple[str, str]]
@@ -83,10 +82,8 @@ class AsyncClaims:
         without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
         """
         recovered: Recovered = []
-        entries = await self._server.fetch(index_ops.all_sessions(self._server.terms))
-        for entry in entries:
-            if entry.state == SessionState.RUNNING:
-                recovered += await self.recover_session(entry.id)
+        for session_id in await self._server.fetch(index_ops.running_sessions(self._server.terms)):
+            recovered += await self.recover_session(session_id)
         return recovered
 
     async def recover_session(self, session_id: str) -> Recovered:

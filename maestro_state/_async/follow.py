@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
+from maestro_state._async.source import AsyncSource
 from maestro_state.clock import from_iso
 from maestro_state.errors import Refused, SessionNotFound
-from maestro_state.models import Event, Terminal
+from maestro_state.models import Event, Session, Terminal
 from maestro_state.ops import events as ops
 from maestro_state.ops import terminals
 from maestro_state.states import FROZEN
@@ -36,7 +39,21 @@ class AsyncFollow:
 
         With a terminal, it is shown as attached while this runs. `until_idle_ms` ends it after so long without event.
         """
-        session = await self._sessions.read(ref)
+        source = await self._sessions.source(ref)
+        session = await source.record()
+        found: Any = (
+            self._archived(source, session, cursor)
+            if source.archived
+            else self._live(session, cursor, until_idle_ms, terminal)
+        )
+        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        async with aclosing(found) as events:
+            async for event in events:
+                yield event
+
+    async def _live(
+        self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
+    ) -> AsyncIterator[Event]:
         after = await self._first_cursor(session.id, cursor)
         if after == ops.START:
             yield ops.started_event(session, from_iso(session.created_at))
@@ -68,6 +85,16 @@ class AsyncFollow:
         finally:
             if terminal:
                 await self._server.run(terminals.detach_terminal(self._server.terms, session.id, terminal))
+
+    async def _archived(self, source: AsyncSource, session: Session, cursor: str | None) -> AsyncIterator[Event]:
+        """Yield what an archived session has; nothing more will come."""
+        if cursor is None:
+            return
+        after = ops.check_cursor(cursor)
+        if after == ops.START:
+            yield ops.started_event(session, from_iso(session.created_at))
+        async for event in source.events(after):
+            yield event
 
     async def _first_cursor(self, session_id: str, cursor: str | None) -> str:
         if cursor is not None:

@@ -13,6 +13,7 @@ from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
+from maestro_state.ops import scheduling
 from maestro_state.ops.health import Check
 from maestro_state.project import IndexRow, Project
 from maestro_state.settings_cache import Settings, unknown_variables
@@ -21,10 +22,10 @@ from maestro_state.settings_cache import Settings, unknown_variables
 class AsyncHealth:
     """The checks, each with what to do about it."""
 
-    def __init__(self, server: AsyncServer, project: Project, settings: Settings, queue: AsyncQueue) -> None:
+    def __init__(self, server: AsyncServer, queue: AsyncQueue, project: Project, settings: Settings) -> None:
         """Take what there is to look at."""
-        self._queue = queue
         self._server = server
+        self._queue = queue
         self._project = project
         self._settings = settings
 
@@ -54,19 +55,21 @@ class AsyncHealth:
             return [Check("server", "fail", str(error), error.hint)]
         judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
-        return [Check("server", "ok", where), *judged, *await self._access(), *queue, await self._workers()]
+        helpers = [] if queue or not settings.redis_url else await self._helpers()
+        return [Check("server", "ok", where), *judged, *await self._access(), *queue, *helpers]
 
-    async def _workers(self) -> Check:
-        """Count who carries out runs."""
+    async def _helpers(self) -> list[Check]:
+        """Look for those who work beside a shared server; the embedded one brings its own."""
         try:
-            count = await self._queue.workers()
-        except MaestroError as error:
-            return Check("workers", "warn", f"cannot tell whether workers listen: {error}", error.hint)
-        if count:
-            return Check("workers", "ok", f"{count} listening")
-        if self._settings.redis_url is None:
-            return Check("workers", "ok", "none listening; the next run brings one")
-        return Check("workers", "warn", "none is listening: runs would wait", "maestro worker")
+            workers = await self._queue.workers()
+        except ServerUnavailable as error:
+            return [Check("queue", "fail", str(error), error.hint)]
+        now_ms = await self._server.fetch(scheduling.server_time())
+        schedule = await self._server.fetch(scheduling.read_schedule(self._server.terms))
+        return [
+            ops.judge_workers(workers),
+            ops.judge_sweeper(schedule.swept_at, now_ms, self._settings.checkpoint_seconds * 1000),
+        ]
 
     async def _info(self) -> dict[str, str] | None:
         """Return what the server says of itself, or None when this user may not ask."""

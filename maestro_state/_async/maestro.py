@@ -18,6 +18,7 @@ from maestro_state.connection import connect_async
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._async.archives import AsyncArchives
     from maestro_state._async.claims import AsyncClaims
     from maestro_state._async.context import AsyncContext
     from maestro_state._async.discussions import AsyncDiscussions
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from maestro_state._async.messages import AsyncMessages
     from maestro_state._async.queue import AsyncQueue
     from maestro_state._async.runs import AsyncRuns
+    from maestro_state._async.schedule import AsyncSchedule
     from maestro_state._async.sessions import AsyncSessions
     from maestro_state._async.tools import AsyncTools
     from maestro_state._async.work import AsyncWork
+    from maestro_state.archive.places import Places
     from maestro_state.stack import Stack
+
 
 class AsyncMaestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
@@ -62,7 +66,28 @@ class AsyncMaestro:
         """Start, list, look at, switch, end, abort and delete sessions."""
         from maestro_state._async.sessions import AsyncSessions
 
-        return AsyncSessions(self.server, self.project, self._pinned)
+        return AsyncSessions(self.server, self.project, self._pinned, self.places)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where archives are written to and read from."""
+        from maestro_state.archive.places import Places
+
+        return Places(self.project, self.settings.archive_root)
+
+    @cached_property
+    def archive(self) -> AsyncArchives:
+        """Write sessions to disk, verify, export and clean them up, and sweep."""
+        from maestro_state._async.archives import AsyncArchives
+
+        return AsyncArchives(
+            self.server,
+            self.sessions,
+            self.places,
+            retention_days=self.settings.retention_days,
+            checkpoint_seconds=self.settings.checkpoint_seconds,
+            can_scan=not self._is_cluster,
+        )
 
     @cached_property
     def messages(self) -> AsyncMessages:
@@ -114,11 +139,18 @@ class AsyncMaestro:
         return AsyncFollow(self.server, self.sessions)
 
     @cached_property
+    def schedule(self) -> AsyncSchedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state._async.schedule import AsyncSchedule
+
+        return AsyncSchedule(self.server)
+
+    @cached_property
     def health(self) -> AsyncHealth:
         """Check and repair the set-up."""
         from maestro_state._async.health import AsyncHealth
 
-        return AsyncHealth(self.server, self.project, self.settings, self.queue)
+        return AsyncHealth(self.server, self.queue, self.project, self.settings)
 
     @cached_property
     def work(self) -> AsyncWork:

@@ -8,7 +8,6 @@ from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state.models import Message
 from maestro_state.ops import messages as ops
-from maestro_state.scripts import Query
 
 
 class AsyncMessages:
@@ -48,23 +47,20 @@ class AsyncMessages:
     async def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
         """Read the last messages, oldest first."""
         session_id = await self._sessions.resolve(ref)
-        return await self._read(session_id, ops.last_messages(self._server.terms, session_id, count))
+        found: list[Message] = await self._server.fetch(ops.last_messages(self._server.terms, session_id, count))
+        return found or await (await self._sessions.source(session_id)).messages(last=count)
 
     async def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
         """Read the messages after one, or all of them."""
         session_id = await self._sessions.resolve(ref)
-        return await self._read(session_id, ops.messages_since(self._server.terms, session_id, message_id))
+        query = ops.messages_since(self._server.terms, session_id, message_id)
+        found: list[Message] = await self._server.fetch(query)
+        return found or await (await self._sessions.source(session_id)).messages(since=message_id)
 
     async def for_model(self, ref: str | None = None) -> list[Message]:
         """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
-        session_id = await self._sessions.resolve(ref)
-        summary = await self._server.fetch(ops.context_summary(self._server.terms, session_id))
+        source = await self._sessions.source(ref)
+        summary = await source.summary()
         if summary is None:
-            return await self.since(None, session_id)
-        return [summary, *await self.since(summary.id, session_id)]
-
-    async def _read(self, session_id: str, query: Query) -> list[Message]:
-        found: list[Message] = await self._server.fetch(query)
-        if not found:
-            await self._sessions.read(session_id)  # tells an empty session from one that is not there
-        return found
+            return await source.messages()
+        return [summary, *await source.messages(since=summary.id)]

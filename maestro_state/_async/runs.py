@@ -13,7 +13,7 @@ from maestro_state._async.sessions import AsyncSessions
 from maestro_state.catalog import resolve
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run, SentItem
-from maestro_state.errors import ContextChanged, MaestroError, NoTool, Refused, RunIsOver, RunNotFound
+from maestro_state.errors import ContextChanged, MaestroError, NotFound, NoTool, Refused, RunIsOver, RunNotFound
 from maestro_state.models import Event, Session
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
@@ -102,8 +102,10 @@ class AsyncRuns:
 
     async def _seen(self, session_id: str) -> tuple[int, Sent]:
         """Read the context, and the revision that what was read cannot be older than."""
-        revision = await self._server.fetch(ops.revision(self._server.terms, session_id))
-        items = await self._server.fetch(contents_ops.read_items(self._server.terms, session_id))
+        terms = self._server.terms
+        queries = (ops.revision(terms, session_id), contents_ops.read_items(terms, session_id))
+        replies = await self._server.connection.calls([query.command for query in queries])
+        revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return revision, ops.sent_items(items)
 
     async def _wake(self, session_id: str, run_id: str) -> None:
@@ -136,25 +138,39 @@ class AsyncRuns:
             return render(prompt, [])
         digests = [item.digest for item in sent]
         found = await self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
+        if None in found:
+            source = await self._sessions.source(session_id)
+            found = [await source.blob(digest) for digest in digests] if source.archived else found
         return render(prompt, [(item, content or b"") for item, content in zip(sent, found, strict=True)])
 
     async def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = await self._sessions.resolve(ref)
         found: RunList = await self._server.fetch(contents_ops.read_runs(self._server.terms, session_id))
-        if not found:
-            await self._sessions.read(session_id)  # tells a session without runs from one that is not there
-        return found
+        # Without runs it has none, is only on disk, or is not there.
+        return found or await (await self._sessions.source(session_id)).runs()
 
     async def read(self, run_id: str = "last", ref: str | None = None) -> Run:
         """Return one run; `last` is the newest successful one with output, else the newest one."""
         session_id = await self._sessions.resolve(ref)
         number = await self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
-        found: Run = await self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+        try:
+            found: Run = await self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+        except NotFound:
+            found = await self._archived_run(session_id, number)
         return found
+
+    async def _archived_run(self, session_id: str, number: str) -> Run:
+        source = await self._sessions.source(session_id)
+        for run in await source.runs() if source.archived else []:
+            if run.id == number:
+                return run
+        raise RunNotFound(session_id, number)
 
     async def _last(self, session_id: str) -> str:
         last = await self._server.fetch(ops.read_last_output(self._server.terms, session_id))
+        if last is None:
+            last = await (await self._sessions.source(session_id)).last_output()
         if last is not None:
             return str(last["run_id"])
         found = [run for run in await self.list(session_id) if run.status != "dry"]
@@ -165,32 +181,18 @@ class AsyncRuns:
     async def prompt(self, run: Run, ref: str | None = None) -> bytes:
         """Return the prompt of a run, byte for byte."""
         session_id = await self._sessions.resolve(ref)
-        found: bytes = await self._server.fetch(
-            contents_ops.read_blob(self._server.terms, session_id, run.prompt_digest or "")
-        )
-        return found
+        return await (await self._sessions.source(session_id)).prompt(run)
 
     async def sent(self, run_id: str, ref: str | None = None) -> Sent:
         """Return what a run was sent of the context: ids and digests."""
         session_id = await self._sessions.resolve(ref)
-        found: Sent = await self._server.fetch(contents_ops.read_sent(self._server.terms, session_id, run_id))
-        return found
+        return await (await self._sessions.source(session_id)).sent_context(run_id)
 
     async def chunks(self, run_id: str, ref: str | None = None) -> AsyncIterator[bytes]:
         """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
-        session_id = await self._sessions.resolve(ref)
-        terms = self._server.terms
-        bounds = await self._server.fetch(ops.output_range(terms, session_id, run_id))
-        if bounds is None:
-            return
-        start, last = bounds
-        while True:
-            page, end = await self._server.fetch(ops.output_page(terms, session_id, run_id, start, last))
-            for chunk in page:
-                yield chunk
-            if end is None:
-                return
-            start = f"({end}"
+        source = await self._sessions.source(ref)
+        async for piece in source.output(run_id):
+            yield piece
 
     async def output(self, run_id: str, ref: str | None = None) -> bytes:
         """Return what a run printed so far, byte for byte."""

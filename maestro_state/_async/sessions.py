@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso, iso, new_suffix
-from maestro_state.errors import InvalidValue, NoActiveSession, SessionExists, SessionNotFound
+from maestro_state.errors import (
+    InvalidTransition,
+    InvalidValue,
+    MaestroError,
+    NoActiveSession,
+    SessionExists,
+    SessionExpired,
+    SessionNotFound,
+)
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
-from maestro_state.names import is_session_id, pick, slugify
+from maestro_state.names import is_session_id, pick, slug_of, slugify
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
 from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
-from maestro_state.states import Liveness
+from maestro_state.states import FROZEN, Liveness
 
 if TYPE_CHECKING:
+    from maestro_state._async.source import AsyncArchived, AsyncSource
+    from maestro_state.archive.places import Places
     from maestro_state.contents import ContextItem, ListedItem
 
 #: What `list` returns; inside the class, `list` is the verb.
@@ -23,6 +35,7 @@ Summaries = list[SessionSummary]
 Context = list["ContextItem"]
 Listed = list["ListedItem"]
 Ids = set[str]
+Entries = list[index_ops.IndexEntry]
 
 #: How long archived sessions stay in a plain list, in milliseconds.
 ARCHIVED_SHOWN_MS = 30 * 24 * 3600 * 1000
@@ -34,11 +47,13 @@ TTL_MAX_S = 10 * 366 * 24 * 3600
 class AsyncSessions:
     """What can be done with sessions as wholes."""
 
-    def __init__(self, server: AsyncServer, project: Project, pinned: str | None) -> None:
-        """Take the checkout for its active session, and the reference this terminal is pinned to, if any."""
+    def __init__(self, server: AsyncServer, project: Project, pinned: str | None, places: Places) -> None:
+        """Take the checkout for its active session, the reference this terminal is pinned to, and the archives."""
         self._server = server
         self._project = project
         self._pinned = pinned
+        self._places = places
+        server.why_missing = self._why_missing
 
     async def start(
         self,
@@ -62,22 +77,30 @@ class AsyncSessions:
             "notes": note,
             "tool_active": tool,
             "task_id": task_id,
+            "project": self._project.path,
         }
         session_id = await self._start(slug, ttl_ms, fields)
         session = await self.read(session_id)
-        self._project.index_put(_row(session))
+        self._project.index_put(index_row(session))
         self._activate(session_id)
         return session
 
-    async def _start(self, slug: str, ttl_ms: int, fields: dict[str, str | None]) -> str:
-        terms, archived = self._server.terms, self._on_disk()
+    async def _start(
+        self, slug: str, ttl_ms: int, fields: dict[str, str | None], *, life_ms: int | None = None
+    ) -> str:
+        """Make a session under a new id; with `life_ms` it is not announced and goes away unless it is finished."""
+        terms, archived = self._server.terms, self._places.own.ids()
         while True:
             session_id = f"{slug}--{new_suffix()}"
             if session_id in archived:
                 continue
             try:
-                call = ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields)
-                await self._server.change(session_id, call)
+                if life_ms is None:
+                    call = ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields)
+                    await self._server.change(session_id, call)
+                else:
+                    terms = msgspec.structs.replace(terms, grace_ms=life_ms - ttl_ms)
+                    await self._server.run(ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields))
             except SessionExists:
                 continue
             return session_id
@@ -92,37 +115,52 @@ class AsyncSessions:
     async def read(self, ref: str | None = None) -> Session:
         """Return a session's record."""
         session_id = await self.resolve(ref)
-        session: Session = await self._server.fetch(
-            ops.read_session(self._server.terms, session_id, self._server.now_ms())
-        )
+        query = ops.read_session(self._server.terms, session_id, self._server.now_ms())
+        try:
+            session: Session = await self._server.fetch(query)
+        except SessionNotFound:
+            session = await self._archived(session_id).record()
         return session
+
+    async def source(self, ref: str | None = None) -> AsyncSource:
+        """Return what a session can be read by: from the server if it has it, else from the disk."""
+        session_id = await self.resolve(ref)
+        key = self._server.terms.keys.of_session(session_id, "session")
+        if await self._server.connection.call("EXISTS", key):
+            from maestro_state._async.source import AsyncLive
+
+            return AsyncLive(self._server, session_id)
+        return self._archived(session_id)
+
+    def _archived(self, session_id: str) -> AsyncArchived:
+        from maestro_state._async.source import AsyncArchived
+        from maestro_state.archive.reader import ArchivedSession
+
+        return AsyncArchived(ArchivedSession(self._places.own, session_id))
+
+    def _why_missing(self, session_id: str) -> MaestroError | None:
+        """Say that a session is only in the archive, where nothing can be changed any more."""
+        if session_id not in self._places.own.ids():
+            return None
+        from maestro_state.archive.reader import ArchivedSession
+
+        state = ArchivedSession(self._places.own, session_id).record().state
+        return InvalidTransition(session_id, state, "changing it") if state in FROZEN else SessionExpired(session_id)
 
     async def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
-        from maestro_state.ops.contents import read_items, read_runs
-        from maestro_state.ops.runs import read_last_output
+        from maestro_state.contents import last_output
 
-        session_id = await self.resolve(ref)
+        source = await self.source(ref)
+        session, items, runs, _ = await source.contents()
+        context = self._drift(items)
+        newest = await source.last_output() if source.archived else last_output(runs)
+        if source.archived:
+            return SessionStatus(session, context, runs, newest, [], None)
         now, terms = self._server.now_ms(), self._server.terms
-        queries = (
-            ops.read_session(terms, session_id, now),
-            terminals.attached_terminals(terms, session_id, now),
-            read_items(terms, session_id),
-            read_runs(terms, session_id),
-            read_last_output(terms, session_id),
-        )
-        replies = await self._server.connection.calls([query.command for query in queries])
-        values = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
-        session, attached, items, runs, last_output = values
+        attached = await self._server.fetch(terminals.attached_terminals(terms, source.id, now))
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
-        return SessionStatus(
-            session=session,
-            context=self._drift(items),
-            runs=runs,
-            last_output=last_output,
-            attached=attached,
-            ttl_left=max(0, left_ms // 1000),
-        )
+        return SessionStatus(session, context, runs, newest, attached, max(0, left_ms // 1000))
 
     def _drift(self, items: Context) -> Listed:
         active = [item for item in items if item.state == "active"]
@@ -146,18 +184,40 @@ class AsyncSessions:
         Archived ones are those of the last 30 days, or `everything`.
         """
         terms, now = self._server.terms, self._server.now_ms()
-        entries = await self._server.fetch(index_ops.all_sessions(terms))
+        entries = await self._present(await self._server.fetch(index_ops.all_sessions(terms)), now)
         active = self._project.active()
         rows = [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
         live = {row.id for row in rows}
         since = "" if everything else iso(now - ARCHIVED_SHOWN_MS)
-        rows += [row for row in self._local_rows(active) if row.id not in live and row.updated_at >= since]
+        rows += [row for row in self._local_rows(active, live) if row.updated_at >= since]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
         return [row for row in rows if state in (None, row.state) and user in (None, row.user_id)]
 
-    def _local_rows(self, active: str | None) -> Summaries:
-        """Return what this checkout's index knows; a row with neither live nor archived data is an orphan."""
-        on_disk = self._on_disk()
+    async def _present(self, entries: Entries, now_ms: int) -> Entries:
+        """Leave out what the index still has but the server has let go; only what may be gone is asked for."""
+        doubtful = [entry for entry in entries if entry.archived_id == entry.last_id or is_over(entry, now_ms)]
+        keys = self._server.terms.keys
+        found = await self._server.connection.calls(
+            [("EXISTS", keys.of_session(entry.id, "session")) for entry in doubtful]
+        )
+        gone = {entry.id for entry, exists in zip(doubtful, found, strict=True) if not exists}
+        return [entry for entry in entries if entry.id not in gone] if gone else entries
+
+    def _local_rows(self, active: str | None, live: Ids) -> Summaries:
+        """Return what this checkout knows and the server does not.
+
+        An orphan is a row of the index with nothing on disk, or something on disk that the index does not know.
+        """
+        on_disk, indexed = self._places.own.ids(), self._project.index()
+        known = {row.id for row in indexed}
+        rows = [(row, row.id not in on_disk) for row in indexed if row.id not in live]
+        for session_id in sorted(on_disk - known - live):
+            from maestro_state.archive.reader import ArchivedSession
+
+            try:
+                rows.append((index_row(ArchivedSession(self._places.own, session_id).record()), True))
+            except MaestroError:
+                rows.append((_unreadable(session_id), True))
         return [
             SessionSummary(
                 id=row.id,
@@ -169,9 +229,9 @@ class AsyncSessions:
                 finalized_at=row.finalized_at,
                 active=row.id == active,
                 archived=row.id in on_disk,
-                orphan=row.id not in on_disk,
+                orphan=orphan,
             )
-            for row in self._project.index()
+            for row, orphan in rows
         ]
 
     async def resolve(self, ref: str | None = None) -> str:
@@ -186,9 +246,11 @@ class AsyncSessions:
             return wanted
         if wanted == "latest":
             newest = await self._server.run(index_ops.newest_sessions(self._server.terms, 1))
-            return pick(wanted, [entry.id for entry in newest])
+            if newest:
+                return pick(wanted, [entry.id for entry in newest])
+            return pick(wanted, [row.id for row in await self.list(everything=True)])
         entries = await self._server.fetch(index_ops.all_sessions(self._server.terms))
-        known = {entry.id for entry in entries} | self._on_disk()
+        known = {entry.id for entry in entries} | self._places.own.ids()
         return pick(wanted, sorted(known))
 
     async def switch(self, ref: str) -> Session:
@@ -197,35 +259,70 @@ class AsyncSessions:
         self._activate(session.id)
         return session
 
-    async def end(self, ref: str | None = None) -> Session:
-        """Freeze a session as finished."""
+    async def end(self, ref: str | None = None, *, archive: bool = True) -> Session:
+        """Freeze a session as finished, and return when its archive is verified.
+
+        Without `archive` the sweeper writes it. Raises ArchiveFailed when it cannot be written: the session is frozen
+        and the server keeps it.
+        """
         session_id = await self.resolve(ref)
         call = ops.finalize_session(self._server.terms, self._server.stamp(), session_id)
         await self._server.change(session_id, call)
-        return await self._frozen(session_id)
+        return await self._frozen(session_id, archive=archive)
 
-    async def abort(self, ref: str | None = None, *, reason: str) -> Session:
-        """Freeze a session as given up; what it holds stays."""
+    async def abort(self, ref: str | None = None, *, reason: str, archive: bool = True) -> Session:
+        """Freeze a session as given up; what it holds stays, and is archived as by `end`."""
         session_id = await self.resolve(ref)
         call = ops.abort_session(self._server.terms, self._server.stamp(), session_id, reason)
         await self._server.change(session_id, call)
-        return await self._frozen(session_id)
+        return await self._frozen(session_id, archive=archive)
 
-    async def _frozen(self, session_id: str) -> Session:
+    async def _frozen(self, session_id: str, *, archive: bool) -> Session:
         session = await self.read(session_id)
-        self._project.index_put(_row(session))
+        self._project.index_refresh(index_row(session))
+        if archive:
+            from maestro_state._async.flush import AsyncFlush
+
+            await AsyncFlush(self._server, self._places).flush(session_id)
         return session
 
-    async def delete(self, ref: str) -> str:
-        """Remove a session from the server and from this checkout's index, for good."""
+    async def fork(self, ref: str, name: str) -> Session:
+        """Start a new session from a live or an archived one, with its active items, notes, tool and messages.
+
+        Runs stay with the old one, which the new one names. Not to be seen before it is complete.
+        """
+        from maestro_state._async.fork import UNFINISHED_MS, fill_from, fork_fields
+
+        source = await self.source(ref)
+        origin = await source.record()
+        slug, ttl_ms = slugify(name), self._ttl_ms(origin.ttl_seconds or None)
+        self._project.check_index()
+        here = self._project.path
+        summary = await source.summary()
+        fields = fork_fields(origin, here, origin.working_directory or here, summary.id if summary else None)
+        session_id = await self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
+        await fill_from(self._server, session_id, source)
+        session = await self.read(session_id)
+        self._project.index_put(index_row(session))
+        self._activate(session_id)
+        return session
+
+    async def delete(self, ref: str, *, trash: bool = False) -> str:
+        """Remove a session from the server, the disk and the index, for good; or with its archive in the trash.
+
+        For the trash it is written to disk first, so that nothing is lost that the server had.
+        """
+        from maestro_state._async.flush import AsyncFlush, patiently
+
         session_id = await self.resolve(ref)
         self._project.check_index()
-        # Looked for beforehand: when the answer to the removal is lost, its repeat finds nothing, and all is well.
-        found = await self._server.fetch(ops.has_session(self._server.terms, session_id))
+        source = await self.source(session_id)
+        if trash and not source.archived:
+            await AsyncFlush(self._server, self._places).flush(session_id)
         await self._server.run(ops.delete_session(self._server.terms, session_id))
         await self._server.run(index_ops.forget_session(self._server.terms, session_id))
-        if not found and session_id not in self._on_disk():
-            raise SessionNotFound(session_id)
+        home = self._places.own
+        await patiently(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
         self._project.index_drop(session_id)
         if self._project.active() == session_id:
             self._project.set_active(None)
@@ -234,7 +331,11 @@ class AsyncSessions:
     async def get(self, field: str, ref: str | None = None) -> Field:
         """Read a settable field with its revision."""
         session_id = await self.resolve(ref)
-        found: Field = await self._server.fetch(ops.get_field(self._server.terms, session_id, field))
+        query = ops.get_field(self._server.terms, session_id, field)
+        try:
+            found: Field = await self._server.fetch(query)
+        except SessionNotFound:
+            found = await self._archived(session_id).field(field)
         return found
 
     async def set(
@@ -252,16 +353,19 @@ class AsyncSessions:
         self._project.set_active(session_id)
         self._project.index_mark_active(session_id)
 
-    def _on_disk(self) -> Ids:
-        """Return the ids this checkout has something of on disk."""
-        try:
-            with self._project.sessions() as folder:
-                return {name for name in folder.names() if is_session_id(name)}
-        except FileNotFoundError:
-            return Ids()
+
+def is_over(entry: index_ops.IndexEntry, now_ms: int) -> bool:
+    """Tell whether a session's time has passed."""
+    return entry.last_activity + entry.ttl_ms <= now_ms
 
 
-def _row(session: Session) -> IndexRow:
+def _unreadable(session_id: str) -> IndexRow:
+    """Return a row for an archive that cannot be read: it is shown, so that somebody looks at it."""
+    return IndexRow(session_id, slug_of(session_id), "?", "", "9999")
+
+
+def index_row(session: Session) -> IndexRow:
+    """Return a session's row of this checkout's index."""
     return IndexRow(
         id=session.id,
         slug=session.slug,

@@ -16,7 +16,6 @@ from maestro_state.ops import index as index_ops
 from maestro_state.ops import runs as runs_ops
 from maestro_state.ops.claims import Claim, Ended
 from maestro_state.scripts import Call
-from maestro_state.states import SessionState
 
 #: What `recover` ended or put back.
 Recovered = list[tuple[str, str]]
@@ -84,10 +83,8 @@ class Claims:
         without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
         """
         recovered: Recovered = []
-        entries = self._server.fetch(index_ops.all_sessions(self._server.terms))
-        for entry in entries:
-            if entry.state == SessionState.RUNNING:
-                recovered += self.recover_session(entry.id)
+        for session_id in self._server.fetch(index_ops.running_sessions(self._server.terms)):
+            recovered += self.recover_session(session_id)
         return recovered
 
     def recover_session(self, session_id: str) -> Recovered:

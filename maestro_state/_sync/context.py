@@ -14,7 +14,7 @@ from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutpu
 from maestro_state.errors import ItemNotFound
 from maestro_state.ops import context as ops
 from maestro_state.ops import runs as run_ops
-from maestro_state.ops.contents import read_blob, read_items, read_runs
+from maestro_state.ops.contents import read_items, read_runs
 from maestro_state.project import Project
 
 #: What `list` returns; inside the class, `list` is the verb.
@@ -87,8 +87,7 @@ class Context:
         """Return an item, removed ones too, with its content."""
         session_id = self._sessions.resolve(ref)
         item = _find(session_id, self._items(session_id), ops.item_id_of(item_id))
-        content: bytes = self._server.fetch(read_blob(self._server.terms, session_id, item.snapshot.digest))
-        return item, content
+        return item, (self._sessions.source(session_id)).snapshot(item)
 
     def remove(self, *item_ids: str, ref: str | None = None) -> Items:
         """Take items out of the active list, all or none of them; they stay in the history."""
@@ -142,9 +141,8 @@ class Context:
 
     def _items(self, session_id: str) -> Items:
         found: Items = self._server.fetch(read_items(self._server.terms, session_id))
-        if not found:
-            self._sessions.read(session_id)  # tells an empty session from one that is not there
-        return found
+        # Without items it has none, is only on disk, or is not there.
+        return found or (self._sessions.source(session_id)).items()
 
     def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
         """Add one batch: first the contents the session has not got, then the items, in one step."""

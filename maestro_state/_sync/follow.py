@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
+from maestro_state._sync.source import Source
 from maestro_state.clock import from_iso
 from maestro_state.errors import Refused, SessionNotFound
-from maestro_state.models import Event, Terminal
+from maestro_state.models import Event, Session, Terminal
 from maestro_state.ops import events as ops
 from maestro_state.ops import terminals
 from maestro_state.states import FROZEN
@@ -37,7 +40,21 @@ class Follow:
 
         With a terminal, it is shown as attached while this runs. `until_idle_ms` ends it after so long without event.
         """
-        session = self._sessions.read(ref)
+        source = self._sessions.source(ref)
+        session = source.record()
+        found: Any = (
+            self._archived(source, session, cursor)
+            if source.archived
+            else self._live(session, cursor, until_idle_ms, terminal)
+        )
+        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        with closing(found) as events:
+            for event in events:
+                yield event
+
+    def _live(
+        self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
+    ) -> Iterator[Event]:
         after = self._first_cursor(session.id, cursor)
         if after == ops.START:
             yield ops.started_event(session, from_iso(session.created_at))
@@ -69,6 +86,16 @@ class Follow:
         finally:
             if terminal:
                 self._server.run(terminals.detach_terminal(self._server.terms, session.id, terminal))
+
+    def _archived(self, source: Source, session: Session, cursor: str | None) -> Iterator[Event]:
+        """Yield what an archived session has; nothing more will come."""
+        if cursor is None:
+            return
+        after = ops.check_cursor(cursor)
+        if after == ops.START:
+            yield ops.started_event(session, from_iso(session.created_at))
+        for event in source.events(after):
+            yield event
 
     def _first_cursor(self, session_id: str, cursor: str | None) -> str:
         if cursor is not None:

@@ -19,6 +19,7 @@ from maestro_state.connection import connect
 from maestro_state.opening import Opening
 
 if TYPE_CHECKING:
+    from maestro_state._sync.archives import Archives
     from maestro_state._sync.claims import Claims
     from maestro_state._sync.context import Context
     from maestro_state._sync.discussions import Discussions
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.queue import Queue
     from maestro_state._sync.runs import Runs
+    from maestro_state._sync.schedule import Schedule
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
     from maestro_state._sync.work import Work
+    from maestro_state.archive.places import Places
     from maestro_state.stack import Stack
+
 
 class Maestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
@@ -63,7 +67,28 @@ class Maestro:
         """Start, list, look at, switch, end, abort and delete sessions."""
         from maestro_state._sync.sessions import Sessions
 
-        return Sessions(self.server, self.project, self._pinned)
+        return Sessions(self.server, self.project, self._pinned, self.places)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where archives are written to and read from."""
+        from maestro_state.archive.places import Places
+
+        return Places(self.project, self.settings.archive_root)
+
+    @cached_property
+    def archive(self) -> Archives:
+        """Write sessions to disk, verify, export and clean them up, and sweep."""
+        from maestro_state._sync.archives import Archives
+
+        return Archives(
+            self.server,
+            self.sessions,
+            self.places,
+            retention_days=self.settings.retention_days,
+            checkpoint_seconds=self.settings.checkpoint_seconds,
+            can_scan=not self._is_cluster,
+        )
 
     @cached_property
     def messages(self) -> Messages:
@@ -115,11 +140,18 @@ class Maestro:
         return Follow(self.server, self.sessions)
 
     @cached_property
+    def schedule(self) -> Schedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state._sync.schedule import Schedule
+
+        return Schedule(self.server)
+
+    @cached_property
     def health(self) -> Health:
         """Check and repair the set-up."""
         from maestro_state._sync.health import Health
 
-        return Health(self.server, self.project, self.settings, self.queue)
+        return Health(self.server, self.queue, self.project, self.settings)
 
     @cached_property
     def work(self) -> Work:

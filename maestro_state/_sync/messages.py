@@ -9,7 +9,6 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.models import Message
 from maestro_state.ops import messages as ops
-from maestro_state.scripts import Query
 
 
 class Messages:
@@ -49,23 +48,20 @@ class Messages:
     def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
         """Read the last messages, oldest first."""
         session_id = self._sessions.resolve(ref)
-        return self._read(session_id, ops.last_messages(self._server.terms, session_id, count))
+        found: list[Message] = self._server.fetch(ops.last_messages(self._server.terms, session_id, count))
+        return found or (self._sessions.source(session_id)).messages(last=count)
 
     def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
         """Read the messages after one, or all of them."""
         session_id = self._sessions.resolve(ref)
-        return self._read(session_id, ops.messages_since(self._server.terms, session_id, message_id))
+        query = ops.messages_since(self._server.terms, session_id, message_id)
+        found: list[Message] = self._server.fetch(query)
+        return found or (self._sessions.source(session_id)).messages(since=message_id)
 
     def for_model(self, ref: str | None = None) -> list[Message]:
         """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
-        session_id = self._sessions.resolve(ref)
-        summary = self._server.fetch(ops.context_summary(self._server.terms, session_id))
+        source = self._sessions.source(ref)
+        summary = source.summary()
         if summary is None:
-            return self.since(None, session_id)
-        return [summary, *self.since(summary.id, session_id)]
-
-    def _read(self, session_id: str, query: Query) -> list[Message]:
-        found: list[Message] = self._server.fetch(query)
-        if not found:
-            self._sessions.read(session_id)  # tells an empty session from one that is not there
-        return found
+            return source.messages()
+        return [summary, *source.messages(since=summary.id)]

@@ -14,7 +14,7 @@ from maestro_state._sync.sessions import Sessions
 from maestro_state.catalog import resolve
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run, SentItem
-from maestro_state.errors import ContextChanged, MaestroError, NoTool, Refused, RunIsOver, RunNotFound
+from maestro_state.errors import ContextChanged, MaestroError, NotFound, NoTool, Refused, RunIsOver, RunNotFound
 from maestro_state.models import Event, Session
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
@@ -103,8 +103,10 @@ class Runs:
 
     def _seen(self, session_id: str) -> tuple[int, Sent]:
         """Read the context, and the revision that what was read cannot be older than."""
-        revision = self._server.fetch(ops.revision(self._server.terms, session_id))
-        items = self._server.fetch(contents_ops.read_items(self._server.terms, session_id))
+        terms = self._server.terms
+        queries = (ops.revision(terms, session_id), contents_ops.read_items(terms, session_id))
+        replies = self._server.connection.calls([query.command for query in queries])
+        revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return revision, ops.sent_items(items)
 
     def _wake(self, session_id: str, run_id: str) -> None:
@@ -137,25 +139,39 @@ class Runs:
             return render(prompt, [])
         digests = [item.digest for item in sent]
         found = self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
+        if None in found:
+            source = self._sessions.source(session_id)
+            found = [source.blob(digest) for digest in digests] if source.archived else found
         return render(prompt, [(item, content or b"") for item, content in zip(sent, found, strict=True)])
 
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = self._sessions.resolve(ref)
         found: RunList = self._server.fetch(contents_ops.read_runs(self._server.terms, session_id))
-        if not found:
-            self._sessions.read(session_id)  # tells a session without runs from one that is not there
-        return found
+        # Without runs it has none, is only on disk, or is not there.
+        return found or (self._sessions.source(session_id)).runs()
 
     def read(self, run_id: str = "last", ref: str | None = None) -> Run:
         """Return one run; `last` is the newest successful one with output, else the newest one."""
         session_id = self._sessions.resolve(ref)
         number = self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
-        found: Run = self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+        try:
+            found: Run = self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+        except NotFound:
+            found = self._archived_run(session_id, number)
         return found
+
+    def _archived_run(self, session_id: str, number: str) -> Run:
+        source = self._sessions.source(session_id)
+        for run in source.runs() if source.archived else []:
+            if run.id == number:
+                return run
+        raise RunNotFound(session_id, number)
 
     def _last(self, session_id: str) -> str:
         last = self._server.fetch(ops.read_last_output(self._server.terms, session_id))
+        if last is None:
+            last = (self._sessions.source(session_id)).last_output()
         if last is not None:
             return str(last["run_id"])
         found = [run for run in self.list(session_id) if run.status != "dry"]
@@ -166,32 +182,18 @@ class Runs:
     def prompt(self, run: Run, ref: str | None = None) -> bytes:
         """Return the prompt of a run, byte for byte."""
         session_id = self._sessions.resolve(ref)
-        found: bytes = self._server.fetch(
-            contents_ops.read_blob(self._server.terms, session_id, run.prompt_digest or "")
-        )
-        return found
+        return (self._sessions.source(session_id)).prompt(run)
 
     def sent(self, run_id: str, ref: str | None = None) -> Sent:
         """Return what a run was sent of the context: ids and digests."""
         session_id = self._sessions.resolve(ref)
-        found: Sent = self._server.fetch(contents_ops.read_sent(self._server.terms, session_id, run_id))
-        return found
+        return (self._sessions.source(session_id)).sent_context(run_id)
 
     def chunks(self, run_id: str, ref: str | None = None) -> Iterator[bytes]:
         """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
-        session_id = self._sessions.resolve(ref)
-        terms = self._server.terms
-        bounds = self._server.fetch(ops.output_range(terms, session_id, run_id))
-        if bounds is None:
-            return
-        start, last = bounds
-        while True:
-            page, end = self._server.fetch(ops.output_page(terms, session_id, run_id, start, last))
-            for chunk in page:
-                yield chunk
-            if end is None:
-                return
-            start = f"({end}"
+        source = self._sessions.source(ref)
+        for piece in source.output(run_id):
+            yield piece
 
     def output(self, run_id: str, ref: str | None = None) -> bytes:
         """Return what a run printed so far, byte for byte."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from maestro_state.clock import Lane, new_command_id
 from maestro_state.connection.fork import let_go_in_child
-from maestro_state.errors import NotReplicated, ServerStorageError
+from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionNotFound
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
@@ -27,6 +27,8 @@ class Server:
         self.connection = connection
         self.terms = terms
         self.now_ms = now_ms
+        #: Says why a session that a change was meant for is not on the server; None when nobody knows.
+        self.why_missing: Callable[[str], MaestroError | None] = lambda _: None
         self._lanes: list[Lane] = []
         let_go_in_child(self)
 
@@ -71,7 +73,10 @@ class Server:
 
     def change(self, session_id: str, call: Call) -> Any:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
-        (value, summary), missing = self._send(call)
+        try:
+            (value, summary), missing = self._send(call)
+        except SessionNotFound as error:
+            raise self.why_missing(session_id) or error from error
         if summary:
             # The change itself is done: with no memory left for the index it must not look as if it were not.
             with suppress(ServerStorageError):

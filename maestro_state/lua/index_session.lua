@@ -1,7 +1,7 @@
 --[[
 index_session: write a session's summary into the index, unless the index has a newer one.
-KEYS     index: summaries recent deadlines dirty
-ARGV     session_id last_id summary last_activity expires_at is_dirty life_ms
+KEYS     index: summaries recent deadlines dirty running
+ARGV     session_id last_id summary last_activity expires_at is_dirty life_ms is_running
 RETURNS  OK | OLDER
 INCLUDES -
 ]]
@@ -15,6 +15,11 @@ end
 redis.call('HSET', summaries, session_id, summary)
 redis.call('ZADD', recent, last_activity, session_id)
 redis.call('ZADD', deadlines, expires_at, session_id)
+-- The index of work sessions has none: they have no runs of their own.
+if running then
+  redis.call('ZREM', running, session_id)
+  if is_running == '1' then redis.call('ZADD', running, last_activity, session_id) end
+end
 if is_dirty == '1' then
   redis.call('ZADD', dirty, last_activity, session_id)
 else

@@ -10,6 +10,10 @@ from maestro_state.scripts import Query
 OLDEST = (7, 0)
 
 
+#: Sweeps, each due within the checkpoint time, that may be missed before it is worth a word: cron may be slower.
+LATE_SWEEPS = 6
+
+
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that was looked at."""
 
@@ -58,6 +62,24 @@ def judge_queue(state_url: str | None, queue_url: str | None) -> list[Check]:
         return []
     detail = "the state server is a cluster, and RQ does not run on one"
     return [Check("queue", "fail", detail, "MAESTRO_QUEUE_URL=redis://… names a plain or Sentinel server for it")]
+
+
+def judge_workers(count: int) -> Check:
+    """Say whether anybody carries out runs."""
+    if not count:
+        return Check("workers", "warn", "no worker listens: runs wait until one does", "maestro worker")
+    return Check("workers", "ok", f"{count} listening")
+
+
+def judge_sweeper(swept_at: int, now_ms: int, checkpoint_ms: int) -> Check:
+    """Say whether changes get to disk and sessions are finished in time."""
+    fix = "maestro scheduler, or maestro sweep by cron"
+    if not swept_at:
+        return Check("sweeper", "warn", "nobody has swept yet: nothing is written to disk before a session ends", fix)
+    late_ms = now_ms - swept_at
+    if late_ms > LATE_SWEEPS * checkpoint_ms:
+        return Check("sweeper", "warn", f"the last sweep was {late_ms // 60_000} min ago", fix)
+    return Check("sweeper", "ok", f"the last sweep was {max(0, late_ms) // 1000} s ago")
 
 
 def _version(info: dict[str, str]) -> Check:

@@ -61,8 +61,17 @@ def index_session(terms: Terms, entry: IndexEntry) -> Call:
         entry.last_activity + entry.ttl_ms,
         int(entry.last_id != entry.archived_id),
         entry.ttl_ms + terms.grace_ms,
+        int(entry.state == SessionState.RUNNING),
     )
     return Call(load("index_session"), terms.keys.index, args, lambda reply: text(reply[0]))
+
+
+def read_summary(terms: Terms, session_id: str) -> Query:
+    """Read what includes/summary.lua would answer; None when the session is gone, or not complete yet."""
+    fields = ("last_id", "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at",
+              "archived_id", "filling")  # fmt: skip
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), *fields)
+    return Query(command, lambda reply: reply[:-1] if reply[0] and not reply[-1] else None)
 
 
 def forget_session(terms: Terms, session_id: str) -> Call:
@@ -78,6 +87,12 @@ def _entries(values: list[bytes | None]) -> list[IndexEntry]:
 def all_sessions(terms: Terms) -> Query:
     """Read every summary, in no order. Grows with the number of sessions: one reply, one decode."""
     return Query(("HVALS", terms.keys.of_index("summaries")), _entries)
+
+
+def running_sessions(terms: Terms) -> Query:
+    """Read the ids of sessions with open runs; costs what those cost, however many sessions there are."""
+    command = ("ZRANGE", terms.keys.of_index("running"), 0, -1)
+    return Query(command, lambda reply: [text(session_id) for session_id in reply])
 
 
 def count_sessions(terms: Terms) -> Query:

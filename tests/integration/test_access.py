@@ -12,7 +12,7 @@ import pytest
 
 from maestro_state import Maestro, Terminal
 from maestro_state.connection import connect
-from maestro_state.errors import MaestroError, ServerUnavailable, SessionNotFound
+from maestro_state.errors import MaestroError, NotFound, ServerUnavailable
 from tests.accounts import guarded
 from tests.cli_runs import maestro_command, printed, refused
 
@@ -64,6 +64,20 @@ def use_everything(maestro, project):
     assert maestro.sessions.status().session.id == session.id
     assert maestro.sessions.resolve("latest") == session.id
     assert session.id in [row.id for row in maestro.sessions.list()]
+    item = maestro.context.add(b"some context").items[0]
+    assert [one.id for one in maestro.context.list()] == [item.id]
+    maestro.context.remove(item.id)
+    assert maestro.tools.use("echo") == "echo"
+    assert maestro.runs.start("dry", dry=True).status == "dry"
+    run = maestro.runs.start("waits for a worker")
+    assert maestro.runs.workers() == 0
+    assert maestro.runs.cancel(run.id).status == "canceled"
+    assert len(maestro.runs.list()) == 2
+    work = maestro.work.start("planning")
+    assert maestro.work.end(work.session_id).status == "completed"
+    maestro.discussions.start()
+    maestro.discussions.say("what now?")
+    assert maestro.discussions.show().meta.status == "open"
     follower: list = []
     following = threading.Thread(
         target=lambda: follower.extend(maestro.follow.events(session.id, cursor="start", terminal=HERE))
@@ -122,6 +136,8 @@ def test_two_tenants_do_not_meet(team, project, tmp_path):
     with Maestro(project, redis_url=team.url("ana"), namespace="left", user="ana") as ana:
         secret = ana.sessions.start("ours alone")
         ana.messages.add("user", "a secret of the left")
+        cookie = ana.work.start("planning").session_id
+        discussion = ana.discussions.start().session_id
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     verbs = {
@@ -135,6 +151,15 @@ def test_two_tenants_do_not_meet(team, project, tmp_path):
         "set": lambda m: m.sessions.set("preferences", {}, secret.id),
         "add": lambda m: m.messages.add("user", "hello", secret.id),
         "follow": lambda m: list(m.follow.events(secret.id, cursor="start", until_idle_ms=1)),
+        "context": lambda m: m.context.add(b"text", ref=secret.id),
+        "items": lambda m: m.context.list(secret.id),
+        "run": lambda m: m.runs.start("prompt", secret.id, tool="echo"),
+        "runs": lambda m: m.runs.list(secret.id),
+        "use": lambda m: m.tools.use("echo", secret.id),
+        "cookie": lambda m: m.work.read(cookie),
+        "end cookie": lambda m: m.work.end(cookie),
+        "discussion": lambda m: m.discussions.show(discussion),
+        "say": lambda m: m.discussions.say("hello", discussion),
         "last": lambda m: m.messages.last(5, secret.id),
         "since": lambda m: m.messages.since(None, secret.id),
         "slug": lambda m: m.sessions.resolve("ours-alone"),
@@ -142,7 +167,7 @@ def test_two_tenants_do_not_meet(team, project, tmp_path):
     }
     with Maestro(theirs, redis_url=team.url("bo"), namespace="right", user="bo") as bo:
         for verb in verbs.values():
-            with pytest.raises(SessionNotFound):
+            with pytest.raises(NotFound):
                 verb(bo)
         assert secret.id not in [row.id for row in bo.sessions.list(everything=True)]
     with Maestro(theirs, redis_url=team.url("bo"), namespace="left", user="ana") as posing:

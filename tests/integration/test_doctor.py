@@ -30,10 +30,9 @@ def test_a_server_without_password_is_called_open(project, tmp_path):
 def test_weak_servers_are_told(project, tmp_path):
     """Eviction and missing persistence are found on the server itself, with what to do; failures leave with 1."""
     with valkey(tmp_path) as server:
-        _, found = doctor(project, server.url)
-        assert found.pop("workers") == ("warn", "maestro worker")
-        found.pop("tools")  # is about this machine, not about the server
-        assert {status for status, _ in found.values()} == {"ok"}, found
+        code, found = doctor(project, server.url)
+        assert code == 0
+        assert {name for name, (status, _) in found.items() if status != "ok"} <= {"workers", "sweeper", "tools"}
         raw_call(server, "CONFIG", "SET", "appendonly", "no")
         raw_call(server, "CONFIG", "SET", "maxmemory", "100mb")
         raw_call(server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

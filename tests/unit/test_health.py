@@ -66,6 +66,19 @@ def test_who_else_can_reach_the_server(is_open, is_local, is_encrypted, status):
     assert [check.status for check in found] == ([status] if status else [])
 
 
+@pytest.mark.parametrize(
+    ("swept_at", "status"), [(0, "warn"), (1_000_000, "warn"), (9_900_000, "ok"), (10_000_500, "ok")]
+)
+def test_a_late_sweeper_is_told(swept_at, status):
+    """Never swept and long not swept are warnings; a clock a little behind is not."""
+    assert health.judge_sweeper(swept_at, 10_000_000, 60_000).status == status
+
+
+def test_missing_workers_are_told():
+    """Runs wait while nobody listens."""
+    assert [health.judge_workers(count).status for count in (0, 2)] == ["warn", "ok"]
+
+
 def test_a_cluster_needs_a_queue_elsewhere():
     """RQ does not run on a cluster: the setting that names another server for it is said."""
     found = health.judge_queue("redis+cluster://h", None)

@@ -1,0 +1,185 @@
+"""What the archive costs, beside the least any program could do: `python -m benchmarks.archive`.
+
+Ratios carry over to other machines, times do not. Each case is run several times, interleaved, and the median counts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import redis
+
+from maestro_state import Maestro
+from maestro_state.embedded import ensure, socket_path, stop
+from maestro_state.kernel import sync_filesystem
+from tests.stored import Filler
+
+RUNS, ITEMS, MEGABYTES = 200, 100, 20
+ROUNDS = 7
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Return how long something takes, in milliseconds."""
+    start = time.perf_counter()
+    action()
+    return (time.perf_counter() - start) * 1000
+
+
+def median(action: Callable[[], object], rounds: int = ROUNDS, before: Callable[[], object] | None = None) -> float:
+    """Return the median time of several rounds."""
+    times = []
+    for _ in range(rounds):
+        if before:
+            before()
+        times.append(timed(action))
+    return statistics.median(times)
+
+
+def fill(maestro: Maestro, raw: redis.Redis, runs: int = RUNS, items: int = ITEMS) -> str:
+    """Start a session with 200 runs and 100 items, 20 MB in all."""
+    session = maestro.sessions.start("bench")
+    filler = Filler(raw, maestro.server.terms.keys, session.id)
+    size = MEGABYTES * 1_000_000 // (runs + items)
+    for number in range(items):
+        filler.item(number.to_bytes(4, "big") + os.urandom(size - 4))
+    for number in range(runs):
+        filler.run(number.to_bytes(4, "big") + os.urandom(size - 4), prompt=f"prompt {number}".encode(), chunks=8)
+    return session.id
+
+
+def sync_all(folder: Path) -> None:
+    """Write the file system to disk, as the flush does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    sync_filesystem(descriptor)
+    os.close(descriptor)
+
+
+def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> None:
+    """Compare a full flush, a checkpoint and verify with copying, and hashing, the same files."""
+    session_id = fill(maestro, raw)
+    archive = project / ".maestro/sessions" / session_id
+    copy = project / "copy"
+    maestro.archive.sync(session_id)
+
+    def forget() -> None:
+        shutil.rmtree(archive)
+        shutil.rmtree(copy, ignore_errors=True)
+
+    def copy_tree() -> None:
+        subprocess.run(["cp", "-r", str(kept), str(copy)], check=True)
+        sync_all(project)
+
+    kept = project / "kept"
+    shutil.copytree(archive, kept)
+    full, cp = [], []
+    for _ in range(ROUNDS):
+        forget()
+        sync_all(project)
+        full.append(timed(lambda: maestro.archive.sync(session_id)))
+        sync_all(project)
+        cp.append(timed(copy_tree))
+    flush_ms, copy_ms = statistics.median(full), statistics.median(cp)
+    print(f"full flush            {flush_ms:8.1f} ms   {flush_ms / copy_ms:5.2f} × cp -r + syncfs ({copy_ms:.1f} ms)")
+    filler = Filler(raw, maestro.server.terms.keys, session_id)
+
+    def one_more() -> None:
+        filler.run(os.urandom(60_000), chunks=8)
+        sync_all(project)
+
+    checkpoint_ms = median(lambda: maestro.archive.sync(session_id), before=one_more)
+    print(f"checkpoint, one run   {checkpoint_ms:8.1f} ms   {checkpoint_ms / flush_ms:5.2f} × full flush")
+    files = [str(path) for path in archive.rglob("*") if path.is_file()]
+    verify_ms = median(lambda: maestro.archive.verify(session_id))
+    hash_ms = median(lambda: subprocess.run(["sha256sum", *files], check=True, capture_output=True))
+    ratio = verify_ms / hash_ms
+    print(f"verify {len(files)} files     {verify_ms:8.1f} ms   {ratio:5.2f} × sha256sum ({hash_ms:.1f} ms)")
+    live_ms = median(lambda: maestro.sessions.status(session_id), 30)
+    maestro.sessions.end(session_id)
+    raw.delete(*maestro.server.terms.keys.session(session_id))
+    archived_ms = median(lambda: maestro.sessions.status(session_id), 30)
+    print(f"status, archived      {archived_ms:8.2f} ms   {archived_ms / live_ms:5.2f} × live ({live_ms:.2f} ms)")
+
+
+def fill_index(maestro: Maestro, raw: redis.Redis, count: int) -> None:
+    """Put live sessions on the server that were checkpointed and are not due."""
+    terms = maestro.server.terms
+    pipe = raw.pipeline(transaction=False)
+    for number in range(count):
+        session_id, now = f"other--{number:06}", maestro.server.now_ms()
+        fields = {"state": "iniciada", "last_id": f"{now}-0", "archived_id": f"{now}-0", "created_at": now,
+                  "last_activity": now, "touched_at": now, "ttl_ms": 10**9}  # fmt: skip
+        pipe.hset(terms.keys.of_session(session_id, "session"), mapping=fields)
+        pipe.pexpire(terms.keys.of_session(session_id, "session"), 10**9)
+        summary = [f"{now}-0", session_id, "iniciada", now, now, 10**9, "u", None, None, f"{now}-0"]
+        pipe.hset(terms.keys.of_index("summaries"), session_id, msgspec.json.encode(summary))
+        pipe.zadd(terms.keys.of_index("deadlines"), {session_id: now + 10**9})
+        pipe.zadd(terms.keys.of_index("recent"), {session_id: now})
+    pipe.execute()
+
+
+def sweeps(maestro: Maestro, raw: redis.Redis) -> None:
+    """Compare sweeping ten due sessions among ten and among ten thousand."""
+    results = {}
+    for others in (0, 10_000):
+        fill_index(maestro, raw, others)
+        times = []
+        for _ in range(ROUNDS):
+            for number in range(10):
+                session = maestro.sessions.start(f"due{number}")
+                key = maestro.server.terms.keys.of_session(session.id, "session")
+                raw.hset(key, "last_activity", 1)
+                raw.zadd(maestro.server.terms.keys.of_index("deadlines"), {session.id: 1})
+                raw.pexpire(key, 1000)
+            times.append(timed(maestro.archive.sweep))
+        results[others] = statistics.median(times)
+    ratio = results[10_000] / results[0]
+    print(f"sweep 10 of 10 000    {results[10_000]:8.1f} ms   {ratio:5.2f} × 10 of 10 ({results[0]:.1f} ms)")
+
+
+def listing(maestro: Maestro, project: Path) -> None:
+    """Compare listing 10 000 archived sessions with reading one JSON file of them."""
+    import json
+
+    from maestro_state.project import IndexRow
+
+    rows = [
+        IndexRow(f"s--{number:06}", "s", "finalizada", "2026-01-01T00:00:00.000+00:00", "2099-01-01T00:00:00.000+00:00")
+        for number in range(10_000)
+    ]
+    maestro.project.index_rebuild(rows)
+    for row in rows:
+        (project / ".maestro/sessions" / row.id).mkdir()
+    index = project / ".maestro/sessions/index.json"
+    list_ms = median(lambda: maestro.sessions.list(everything=True))
+    read_ms = median(lambda: json.loads(index.read_bytes()))
+    ratio = list_ms / read_ms
+    print(f"list 10 000 archived  {list_ms:8.1f} ms   {ratio:5.2f} × json.loads of the index ({read_ms:.1f} ms)")
+
+
+def main() -> None:
+    """Measure everything on a server and in a project of its own."""
+    project = Path(tempfile.mkdtemp(prefix="m-"))
+    ensure(project, supervise=False)
+    raw = redis.Redis(unix_socket_path=str(socket_path(project)))
+    try:
+        with Maestro(project) as maestro:
+            flushes(maestro, raw, project)
+            sweeps(maestro, raw)
+            raw.flushall()
+            listing(maestro, project)
+    finally:
+        raw.close()
+        stop(project)
+        shutil.rmtree(project)
+
+
+if __name__ == "__main__":
+    main()

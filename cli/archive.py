@@ -1,0 +1,160 @@
+"""`maestro export`, `verify`, `cleanup`, `sweep`, and the session commands that work on the archive."""
+
+from __future__ import annotations
+
+import click
+
+from cli.app import App, json_option, pass_app
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", help="md to read, json to process.")
+@click.option("--output", "path", type=click.Path(dir_okay=False), metavar="PATH", help="Where (default: its archive).")
+@json_option
+@pass_app
+def export(app: App, ref: str | None, form: str, path: str | None, as_json: bool) -> None:
+    """Write a session's whole history to one file.
+
+    \b
+    Example:
+      maestro export fix-login --format md --output fix-login.md
+    """
+    from cli import output
+
+    done = app.maestro.archive.export(ref, form=form, output=path)
+    for warning in done.warnings:
+        output.warning(warning)
+    if as_json:
+        output.document(done)
+    else:
+        output.line(output.safe(done.path))
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option("--all", "every", is_flag=True, help="Every archive of this project.")
+@json_option
+@pass_app
+def verify(app: App, ref: str | None, every: bool, as_json: bool) -> int:
+    """Check that an archive is what was written: every digest, file by file.
+
+    \b
+    Example:
+      maestro verify fix-login
+    """
+    from cli import output
+
+    report = app.maestro.archive.verify_all() if every else app.maestro.archive.verify(ref)
+    if as_json:
+        output.document(report)
+    else:
+        for damage in report.damaged:
+            output.line(f"{output.colour('damaged', 'red')}  {output.safe(damage.path)}: {output.safe(damage.reason)}")
+        word = output.state_word("ok") if report.ok else output.colour(f"{len(report.damaged)} damaged", "red")
+        output.line(f"{report.checked} files checked, {word}")
+    return 0 if report.ok else 1
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--days", type=click.IntRange(0, 36_500), metavar="N", help="Age at which things go (default: 30).")
+@json_option
+@pass_app
+def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
+    """Remove old outputs, dry runs and logs from the archives; made for cron.
+
+    Records, context, prompts, the last output and relevant outputs always stay. So does everything in an archive that
+    is damaged.
+
+    \b
+    Example:
+      maestro cleanup --dry-run --days 60
+    """
+    from cli import output
+
+    report = app.maestro.archive.cleanup(days=days, dry_run=dry_run)
+    for one in report.damaged:
+        output.warning(f"{one.id}: {one.reason}")
+    if as_json:
+        output.document(report)
+        return
+    if report.busy:
+        output.line("another cleanup is running; this one did nothing")
+        return
+    for path in report.removed:
+        output.line(output.safe(path))
+    word = "would go" if dry_run else "removed"
+    output.note(f"{len(report.removed)} {word}, {report.kept} kept")
+
+
+@click.command()
+@json_option
+@pass_app
+def sweep(app: App, as_json: bool) -> int:
+    """Look after all sessions once: write changes to disk, freeze what is over, recover runs.
+
+    \b
+    Example:
+      maestro sweep --json
+    """
+    from cli import output
+    from workers.sweep import sweep as one_pass
+
+    report = one_pass(app.maestro)
+    if as_json:
+        output.document(report)
+    elif report.busy:
+        output.line(f"another sweep is running ({output.safe(report.busy)}); this one did nothing")
+    else:
+        for word in ("checkpointed", "finalized", "archived", "recovered_runs"):
+            for one in getattr(report, word):
+                output.line(f"{word.replace('_', ' ')}  {output.safe(one)}")
+        for failure in report.errors:
+            output.warning(f"{failure.id}: {failure.reason}")
+    return 1 if report.errors else 0
+
+
+@click.command()
+@click.argument("ref", required=False)
+@json_option
+@pass_app
+def sync(app: App, ref: str | None, as_json: bool) -> None:
+    """Write a session to disk now.
+
+    \b
+    Example:
+      maestro session sync
+    """
+    from cli import output
+
+    done = app.maestro.archive.sync(ref)
+    if as_json:
+        output.document(done)
+    else:
+        output.line(output.safe(done.path))
+        if not done.current:
+            output.note("the session moved on meanwhile; the next sync has the rest")
+
+
+@click.command()
+@click.argument("ref")
+@click.argument("new")
+@json_option
+@pass_app
+def fork(app: App, ref: str, new: str, as_json: bool) -> None:
+    """Start a new session named NEW from a live or archived one.
+
+    It gets the active context, the note, the tool and the messages; runs stay with the old one.
+
+    \b
+    Example:
+      maestro session fork fix-login fix-login-again
+    """
+    from cli import output
+
+    started = app.maestro.sessions.fork(ref, new)
+    if as_json:
+        output.document(started)
+    else:
+        output.line(f"{output.colour(started.id, bold=True)} forked from {started.forked_from}")

@@ -1,0 +1,28 @@
+"""`maestro scheduler`: keep house for a team."""
+
+from __future__ import annotations
+
+import click
+
+from cli.app import App, pass_app
+
+
+@click.command()
+@pass_app
+def scheduler(app: App) -> int:
+    """Sweep often and clean up daily, once for the whole team.
+
+    Any number may run, on any machine: exactly one is active, and another takes over when it is gone. The embedded
+    server needs none. Where cron or systemd timers are at hand, maestro sweep and maestro cleanup do the same.
+
+    \b
+    Example:
+      maestro scheduler
+    """
+    from cli import output
+    from workers.scheduler import keep_house
+
+    maestro = app.maestro
+    maestro.sessions.newest(1)  # the server is there, or this says why not
+    output.note(f"scheduler for '{maestro.settings.namespace}' (Ctrl-C stops)")
+    return keep_house(str(maestro.project.root))

@@ -1,0 +1,57 @@
+"""Exporting: a session, live or archived, as one document."""
+
+from __future__ import annotations
+
+import codecs
+from typing import BinaryIO
+
+from maestro_state._async.source import AsyncSource
+from maestro_state.archive.export import EXPORTS, warnings
+from maestro_state.errors import FileCorrupt
+
+
+async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[str]:
+    """Write a session to an open file; return what a reader should be warned of."""
+    session, items, runs, relevant = await source.contents()
+    notes = warnings(items)
+    export = EXPORTS[form](file)
+    export.begin(session, notes)
+    export.section("context")
+    for item in items:
+        try:
+            content = await source.snapshot(item)
+        except FileCorrupt as error:
+            notes.append(str(error))
+            content = b""
+        export.item(item, content)
+    export.end_section()
+    export.section("runs")
+    for run in runs:
+        export.begin_run(run, await source.prompt(run), await source.sent_context(run.id))
+        pieces = [piece async for piece in source.output(run.id)]
+        export.output(pieces, is_text=_is_text(pieces))
+        export.end_run()
+    export.end_section()
+    export.section("messages")
+    for message in await source.messages():
+        export.message(message)
+    export.end_section()
+    export.section("events")
+    async for event in source.events():
+        export.event(event)
+    export.end_section()
+    export.end(relevant, await source.last_output())
+    return notes
+
+
+def _is_text(pieces: list[bytes]) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for piece in pieces:
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+

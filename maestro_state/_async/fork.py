@@ -1,0 +1,94 @@
+"""Forking: a new live session from a live or an archived one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maestro_state._async.server import AsyncServer
+from maestro_state._async.source import AsyncSource
+from maestro_state.models import Message, Session, id_order
+from maestro_state.ops import archiving
+from maestro_state.states import SessionState
+
+#: How long a fork lives that was never finished, in milliseconds.
+UNFINISHED_MS = 600_000
+#: What is sent in one call, in bytes and in rows; the script must not keep others waiting.
+_CALL_BYTES = 4 << 20
+_CALL_ROWS = 500
+
+
+async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -> None:
+    """Give a new session the active items, their contents and the messages of another one."""
+    session, items, _, _ = await source.contents()
+    active = [item for item in items if item.state == "active"]
+    limit = id_order(await _first_own_id(server, session_id))
+    batch: list[Any] = []
+    size = 0
+    target = SessionState.WITH_CONTEXT if active else SessionState.STARTED
+
+    async def send(final: str = "") -> None:
+        call = archiving.fill_session(
+            server.terms, server.stamp(), session_id, batch, life_ms=UNFINISHED_MS,
+            ctx_seq=session.counters.ctx_seq, target=final,
+        )  # fmt: skip
+        await server.change(session_id, call)
+        batch.clear()
+
+    for item in active:
+        content = await source.snapshot(item)
+        batch += ["blob", item.snapshot.digest, content, "item", item.id, msgspec.json.encode(item)]
+        size += len(content)
+        if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
+            await send()
+            size = 0
+    for message in await source.messages():
+        if id_order(message.id) >= limit:
+            break  # a clock went back between the two sessions: ids must not
+        row = msgspec.json.encode(_fields(message))
+        batch += ["message", message.id, row]
+        size += len(row)
+        if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
+            await send()
+            size = 0
+    await send(str(target))
+
+
+async def _first_own_id(server: AsyncServer, session_id: str) -> str:
+    key = server.terms.keys.of_session(session_id, "session")
+    found: bytes = await server.connection.call("HGET", key, "last_id")
+    return found.decode()
+
+
+def _fields(message: Message) -> list[str]:
+    """Return a message as its stream stores it."""
+    fields = ["role", message.role, "content", message.content]
+    for name in ("metadata", "tool_calls", "tool_results"):
+        value = getattr(message, name)
+        if value is not None:
+            fields += [name, msgspec.json.encode(value).decode()]
+    if message.parent_id:
+        fields += ["parent_id", message.parent_id]
+    if message.user:
+        fields += ["by", message.user]
+    return fields
+
+
+def fork_fields(
+    session: Session, project: str, working_directory: str, summary_at: str | None
+) -> dict[str, str | None]:
+    """Return the fields of the record that a fork takes over."""
+    return {
+        "forked_from": session.id,
+        "filling": "1",  # until it is complete, nobody is told of it
+        "notes": session.notes,
+        "tool_active": session.tool_active,
+        "task_id": session.task_id,
+        "working_directory": working_directory,
+        "project": project,
+        "context_summary": session.context_summary,
+        "project_context": msgspec.json.encode(session.project_context).decode() if session.project_context else None,
+        "preferences": msgspec.json.encode(session.preferences).decode() if session.preferences else None,
+        "at:context_summary": summary_at,
+    }

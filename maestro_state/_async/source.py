@@ -1,0 +1,326 @@
+"""One reader over one model: a session is read by the same calls whether the server has it or only the disk."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from maestro_state._async.server import AsyncServer
+from maestro_state.archive.reader import ArchivedSession
+from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem, last_output
+from maestro_state.models import Event, Field, Message, Session, id_order
+from maestro_state.ops import archiving, contents
+from maestro_state.ops import events as event_ops
+from maestro_state.ops import messages as message_ops
+from maestro_state.ops import runs as run_ops
+from maestro_state.ops import sessions as session_ops
+
+Contents = tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]
+
+#: The id before every other.
+FIRST = "-"
+
+
+class AsyncSource(Protocol):
+    """What can be read of a session."""
+
+    id: str
+    archived: bool  #: True when the server does not have it any more
+
+    async def record(self) -> Session:
+        """Return the session record."""
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs, as they were at one moment."""
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+
+    def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed, piece by piece."""
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+
+    def events(self, after: str = event_ops.START) -> AsyncIterator[Event]:
+        """Yield what happened after an id, up to now."""
+
+
+class AsyncLive:
+    """A session the server has."""
+
+    archived = False
+
+    def __init__(self, server: AsyncServer, session_id: str) -> None:
+        """Name the session."""
+        self._server = server
+        self.id = session_id
+
+    async def moment(self) -> archiving.Moment:
+        """Return the record and the contents as they are at one moment."""
+        call = archiving.read_contents(self._server.terms, self.id, self._server.now_ms())
+        found: archiving.Moment = await self._server.run(call)
+        return found
+
+    async def record(self) -> Session:
+        """Return the session record."""
+        now = self._server.now_ms()
+        found: Session = await self._server.fetch(session_ops.read_session(self._server.terms, self.id, now))
+        return found
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs, as they are at one moment."""
+        moment = await self.moment()
+        return moment.session, moment.items, moment.runs, moment.relevant
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+        found: list[ContextItem] = await self._server.fetch(contents.read_items(self._server.terms, self.id))
+        return found
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+        found: list[Run] = await self._server.fetch(contents.read_runs(self._server.terms, self.id))
+        return found
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+        found: list[RelevantOutput] = await self._server.fetch(contents.read_relevant(self._server.terms, self.id))
+        return found
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+        return last_output(await self.runs())
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+        found: list[SentItem] = await self._server.fetch(contents.read_sent(self._server.terms, self.id, run_id))
+        return found
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+        return await self.blob(run.prompt_digest) if run.prompt_digest else b""
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+        found: bytes = await self._server.fetch(contents.read_blob(self._server.terms, self.id, digest))
+        return found
+
+    async def blobs(self, digests: list[str], limit: int) -> dict[str, bytes]:
+        """Return the contents of the first digests that together stay below a limit; the first one in any case."""
+        key = self._server.terms.keys.of_session(self.id, "blobs")
+        sizes = await self._server.connection.calls([("HSTRLEN", key, digest) for digest in digests])
+        total = 0
+        taken: list[str] = []
+        for digest, size in zip(digests, sizes, strict=True):
+            total += size
+            if taken and total > limit:
+                break
+            taken.append(digest)
+        found = await self._server.connection.call("HMGET", key, *taken)
+        return {digest: content for digest, content in zip(taken, found, strict=True) if content is not None}
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+        return await self.blob(item.snapshot.digest)
+
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed; what others printed before and after it is not read."""
+        found = await self._server.fetch(run_ops.output_range(self._server.terms, self.id, run_id))
+        if found is None:
+            return
+        async for _, printed_by, data in self.outputs(*found):
+            if printed_by == run_id:
+                yield data
+
+    async def outputs(self, start: str, end: str) -> AsyncIterator[tuple[str, str, bytes]]:
+        """Yield the pieces that runs printed in a span of ids: id, run, bytes."""
+        while True:
+            page = await self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end))
+            for piece in page:
+                yield piece
+            if len(page) < archiving.OUTPUT_PAGE:
+                return
+            start = f"({page[-1][0]}"
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+        terms = self._server.terms
+        query = message_ops.messages_since(terms, self.id, since)
+        if since is None and last is not None:
+            query = message_ops.last_messages(terms, self.id, last)
+        found: list[Message] = await self._server.fetch(query)
+        return found
+
+    async def message_pages(self, start: str, end: str) -> AsyncIterator[list[Message]]:
+        """Yield the messages in a span of ids, page by page."""
+        while page := await self._server.fetch(archiving.read_messages(self._server.terms, self.id, start, end)):
+            yield page
+            start = f"({page[-1].id}"
+
+    async def event_pages(self, start: str, end: str) -> AsyncIterator[list[Event]]:
+        """Yield the stored events in a span of ids, page by page."""
+        while page := await self._server.fetch(archiving.read_events(self._server.terms, self.id, start, end)):
+            yield page
+            start = f"({page[-1].id}"
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+        found: Field = await self._server.fetch(session_ops.get_field(self._server.terms, self.id, name))
+        return found
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+        found: Message | None = await self._server.fetch(message_ops.context_summary(self._server.terms, self.id))
+        return found
+
+    async def events(self, after: str = event_ops.START) -> AsyncIterator[Event]:
+        """Yield what happened after an id, up to now."""
+        while True:
+            reply = await self._server.connection.call(
+                *event_ops.read_after(self._server.terms, self.id, after, None)
+            )
+            page = event_ops.merge(self._server.terms, self.id, reply)
+            for event in page:
+                yield event
+                after = event.id
+            if not page:
+                return
+
+
+class AsyncArchived:
+    """A session that only the disk has."""
+
+    archived = True
+
+    def __init__(self, archive: ArchivedSession) -> None:
+        """Take the session on disk."""
+        self._archive = archive
+        self.id = archive.id
+
+    async def record(self) -> Session:
+        """Return the session record."""
+        return self._archive.record()
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs."""
+        return self._archive.contents()
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+        return self._archive.items()
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+        return self._archive.runs()
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+        return self._archive.relevant()
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+        return self._archive.last_output()
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+        return self._archive.sent_context(run_id)
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+        return self._archive.prompt(run.id)
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+        return self._archive.blob(digest)
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+        return self._archive.snapshot(item)
+
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed, piece by piece."""
+        for piece in self._archive.output(run_id):
+            yield piece
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+        found = self._archive.messages()
+        if since is not None:
+            return [message for message in found if id_order(message.id) > id_order(since)]
+        return found if last is None else found[-last:]
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+        revisions = self._archive.fields().get("revisions", {})
+        return Field(name, getattr(self._archive.record(), name), int(revisions.get(name, 0)))
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+        place = self._archive.fields().get("set_at", {}).get("context_summary")
+        summary = self._archive.record().context_summary
+        return Message(place, "system", summary) if summary and isinstance(place, str) else None
+
+    async def events(self, after: str = event_ops.START) -> AsyncIterator[Event]:
+        """Yield what happened after an id; events, messages and outputs in their one order."""
+        merged = heapq.merge(
+            ((id_order(event.id), event) for event in self._archive.events()),
+            ((id_order(message.id), _said(message)) for message in self._archive.messages()),
+            ((id_order(event.id), event) for event in _printed(self._archive)),
+            key=lambda pair: pair[0],
+        )
+        for place, event in merged:
+            if place > id_order(after):
+                yield event
+
+
+def _said(message: Message) -> Event:
+    document = message.document()
+    del document["timestamp"]
+    return Event(message.id, "message.added", document)
+
+
+def _printed(archive: ArchivedSession) -> list[Event]:
+    """Return the pieces of output as events, cut where they were; those of outputs that were removed are left out."""
+    outputs: dict[str, bytes] = {}
+    offsets: dict[str, int] = {}
+    found = []
+    for chunk in archive.chunks():
+        if chunk.run not in outputs:
+            outputs[chunk.run] = b"".join(archive.output(chunk.run))
+        start = offsets.get(chunk.run, 0)
+        offsets[chunk.run] = start + chunk.size
+        if piece := outputs[chunk.run][start : start + chunk.size]:
+            entry = [chunk.id.encode(), [b"run", chunk.run.encode(), b"data", piece]]
+            found.append(event_ops.event_of("outputs", entry))
+    return found
+
+

@@ -1,0 +1,153 @@
+"""One pass over what is due: sessions whose time is over, changes that are not on disk, what the index has lost.
+
+Costs what there is to do, not how many sessions there are. One at a time across a team: whoever holds the lease, which
+a holder that died loses by itself. Everything done here is safe to be done twice at once all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from maestro_state._async.flush import AsyncFlush
+from maestro_state._async.server import AsyncServer
+from maestro_state.archive.places import Places
+from maestro_state.errors import MaestroError, ServerUnavailable, SessionNotFound
+from maestro_state.names import is_session_id
+from maestro_state.ops import archiving, sweeping
+from maestro_state.ops import index as index_ops
+from maestro_state.states import FROZEN
+
+#: Sessions looked at in one pass, at most of each kind; the next pass goes on.
+BATCH = 5000
+#: Keys of the server looked at in one pass for sessions the index has lost.
+SCAN_COUNT = 500
+
+#: Ends the runs whose owner is gone and returns their ids as `session/run`.
+AsyncRecoverer = Callable[[AsyncServer], Any]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A session that could not be looked after."""
+
+    id: str
+    reason: str
+
+
+class SweepReport(msgspec.Struct, kw_only=True):
+    """What a sweep did."""
+
+    checkpointed: list[str] = []
+    finalized: list[str] = []
+    archived: list[str] = []
+    recovered_runs: list[str] = []
+    errors: list[Failure] = []
+    repaired: list[str] = []  #: sessions put back into the index, or leftovers taken away
+    busy: str | None = None  #: who is sweeping, when it is somebody else
+
+
+class _LeaseLostError(Exception):
+    """Somebody else took over, because we were silent for too long."""
+
+
+class AsyncSweep:
+    """The one who looks after everybody's sessions."""
+
+    def __init__(self, server: AsyncServer, places: Places, *, horizon_ms: int, can_scan: bool) -> None:
+        """Take how long before its end a session is frozen, and whether the server's keys can be walked through."""
+        self._server = server
+        self._places = places
+        self._flush = AsyncFlush(server, places)
+        self._horizon_ms = horizon_ms
+        self._can_scan = can_scan
+        self._holder = f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._renewed_ms = 0
+
+    async def sweep(self, recoverers: Sequence[AsyncRecoverer] = ()) -> SweepReport:
+        """Do one pass; a report with `busy` when somebody else is at it."""
+        report = SweepReport()
+        now_ms = await self._server.fetch(archiving.read_time())
+        lease = await self._server.run(sweeping.take_lease(self._server.terms, self._holder, now_ms))
+        if lease.fence is None:
+            report.busy = lease.holder
+            return report
+        self._renewed_ms = now_ms
+        cursor = lease.cursor
+        try:
+            for recover in recoverers:
+                report.recovered_runs += await recover(self._server)
+            await self._finish_due(report, lease)
+            await self._write_dirty(report, lease)
+            if self._can_scan:
+                cursor = await self._repair(report, cursor)
+            report.repaired += self._places.own.sweep_leftovers()
+        except _LeaseLostError:
+            report.busy = "somebody who took over"
+            return report
+        await self._server.run(sweeping.leave_lease(self._server.terms, lease, cursor))
+        return report
+
+    async def _beat(self, lease: sweeping.Lease) -> int:
+        """Return the server's time, and keep the lease."""
+        now_ms: int = await self._server.fetch(archiving.read_time())
+        if now_ms - self._renewed_ms > sweeping.LEASE_MS // 5:
+            call = sweeping.take_lease(self._server.terms, self._holder, now_ms, lease.fence or "0")
+            if (await self._server.run(call)).fence is None:
+                raise _LeaseLostError
+            self._renewed_ms = now_ms
+        return now_ms
+
+    async def _finish_due(self, report: SweepReport, lease: sweeping.Lease) -> None:
+        terms = self._server.terms
+        until_ms = await self._beat(lease) + self._horizon_ms
+        for session_id in await self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
+            now_ms = await self._beat(lease)
+            found = await self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+            if found.word == "NOT_FOUND":
+                await self._server.run(index_ops.forget_session(terms, session_id))
+            elif found.word == "OK":
+                await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, found.summary)))
+                if await self._written(report, session_id):
+                    report.finalized.append(session_id)
+
+    async def _write_dirty(self, report: SweepReport, lease: sweeping.Lease) -> None:
+        terms = self._server.terms
+        seen = {*report.finalized, *(failure.id for failure in report.errors)}
+        for session_id in await self._server.fetch(archiving.dirty_sessions(terms, BATCH)):
+            if session_id not in seen:
+                await self._beat(lease)
+                state = await self._written(report, session_id)
+                if state:
+                    (report.archived if state in FROZEN else report.checkpointed).append(session_id)
+
+    async def _written(self, report: SweepReport, session_id: str) -> str | None:
+        """Write one session to disk; return its state, or None with the reason in the report."""
+        try:
+            return (await self._flush.flush(session_id)).state
+        except SessionNotFound:
+            await self._server.run(index_ops.forget_session(self._server.terms, session_id))
+        except ServerUnavailable:
+            raise
+        except MaestroError as error:
+            report.errors.append(Failure(session_id, str(error)))
+        return None
+
+    async def _repair(self, report: SweepReport, cursor: str) -> str:
+        """Look at a few more keys of the server for sessions that the index has lost; return where to go on."""
+        terms, call = self._server.terms, self._server.connection.call
+        pattern = terms.keys.of_session("*", "session")
+        cursor_reply, keys = await call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
+        ids = [session_id for session_id in found if is_session_id(session_id)]
+        if ids:
+            known = await call("HMGET", terms.keys.of_index("summaries"), *ids)
+            for session_id in (one for one, row in zip(ids, known, strict=True) if row is None):
+                summary = await self._server.fetch(index_ops.read_summary(terms, session_id))
+                if summary:
+                    await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
+                    report.repaired.append(session_id)
+        return str(cursor_reply.decode() if isinstance(cursor_reply, bytes) else cursor_reply)

@@ -1,0 +1,147 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Archives: write a session to disk now, verify, export, clean up, and the sweep that keeps everything on time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+
+from maestro_state._sync.export import write_export
+from maestro_state._sync.flush import Flush, Flushed, patiently
+from maestro_state._sync.server import Server
+from maestro_state._sync.sessions import Sessions
+from maestro_state._sync.sweep import Recoverer, Sweep, SweepReport
+from maestro_state.archive.export import EXPORTS, file_name
+from maestro_state.archive.places import Places
+from maestro_state.archive.retention import CleanupReport, clean
+from maestro_state.archive.verify import Damage, Report, verify
+from maestro_state.clock import iso
+from maestro_state.errors import ArchiveFailed, InvalidValue
+from maestro_state.ops import archiving
+from maestro_state.ops import index as index_ops
+
+#: Longest retention: a hundred years.
+_DAYS_MAX = 36_500
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """Where an export is."""
+
+    path: str
+    format: str
+    warnings: list[str]
+
+
+class Archives:
+    """What can be done with sessions on disk."""
+
+    def __init__(
+        self,
+        server: Server,
+        sessions: Sessions,
+        places: Places,
+        *,
+        retention_days: int,
+        checkpoint_seconds: int,
+        can_scan: bool,
+    ) -> None:
+        """Take the sessions for their references, the places archives are in, and what is due when."""
+        self._server = server
+        self._sessions = sessions
+        self._places = places
+        self._flush = Flush(server, places)
+        self._days = retention_days
+        self._horizon_ms = 2 * checkpoint_seconds * 1000
+        self._can_scan = can_scan
+
+    def sync(self, ref: str | None = None) -> Flushed:
+        """Write a session to disk now; one that only the disk has is up to date."""
+        source = self._sessions.source(ref)
+        if source.archived:
+            record = source.record()
+            path = f"{self._places.own.path}/sessions/{source.id}"
+            return Flushed(source.id, path, record.state, written=False, current=True)
+        return self._flush.flush(source.id)
+
+    def verify(self, ref: str | None = None) -> Report:
+        """Check every digest of a session's archive; without a reference, of this checkout's active session.
+
+        One that is live and not on disk yet is written first.
+        """
+        session_id = self._sessions.resolve(ref)
+        if session_id not in self._places.own.ids():
+            self.sync(session_id)
+        return verify(self._places.own, session_id)
+
+    def verify_all(self) -> Report:
+        """Check every archive of this checkout."""
+        checked, damaged = 0, []
+        for session_id in sorted(self._places.own.ids()):
+            report = verify(self._places.own, session_id)
+            checked += report.checked
+            damaged += [Damage(f"{session_id}/{one.path}", one.reason) for one in report.damaged]
+        return Report(not damaged, checked, damaged)
+
+    def sweep(self, recoverers: Sequence[Recoverer] = ()) -> SweepReport:
+        """Do one pass of what is due; see AsyncSweep."""
+        sweep = Sweep(self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan)
+        return sweep.sweep(recoverers)
+
+    def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:
+        """Remove old outputs, dry runs and logs; never a session the server still has.
+
+        Of the two clocks, ours and the server's, the earlier one decides what is old.
+        """
+        days = self._days if days is None else days
+        if not 0 <= days <= _DAYS_MAX:
+            raise InvalidValue(f"the days must be between 0 and {_DAYS_MAX}, not {days}")
+        terms = self._server.terms
+        now_ms = min(self._server.now_ms(), self._server.fetch(archiving.read_time()))
+        entries = self._server.fetch(index_ops.all_sessions(terms))
+        live = {entry.id for entry in entries} | self._on_server(self._places.own.ids())
+        return clean(self._places.own, live, now_ms=now_ms, days=days, dry_run=dry_run)
+
+    def _on_server(self, ids: set[str]) -> set[str]:
+        """Return those of some ids that the server has, whatever the index says."""
+        ordered, keys = sorted(ids), self._server.terms.keys
+        found = self._server.connection.calls([("EXISTS", keys.of_session(one, "session")) for one in ordered])
+        return {one for one, exists in zip(ordered, found, strict=True) if exists}
+
+    def export(self, ref: str | None = None, *, form: str = "md", output: str | None = None) -> Exported:
+        """Write a session's whole history to one file: in its archive's `exports/`, or where `output` says."""
+        if form not in EXPORTS:
+            raise InvalidValue(f"'{form[:20]}' is not a format", hint="md or json")
+        source = self._sessions.source(ref)
+        if output is None and not source.archived:
+            self._flush.flush(source.id)
+        with tempfile.TemporaryFile() as file:
+            notes = write_export(source, form, cast(BinaryIO, file))
+            file.seek(0)
+            if output is not None:
+                path = str(_put(Path(output), cast(BinaryIO, file)))
+            else:
+                name, content = file_name(iso(self._server.now_ms()), form), file.read()
+                path = patiently(lambda: self._places.own.put_export(source.id, name, content))
+        return Exported(path, form, notes)
+
+
+def _put(path: Path, file: BinaryIO) -> Path:
+    """Put an export where the user wants it: whole, or not at all."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent or ".", prefix=f".{path.name}.", delete=False) as aside:
+            try:
+                while piece := file.read(1 << 20):
+                    aside.write(piece)
+                aside.close()
+                os.replace(aside.name, path)
+            except OSError:
+                os.unlink(aside.name)
+                raise
+    except OSError as error:
+        raise ArchiveFailed(f"{path} could not be written: {os.strerror(error.errno or 0)}") from error
+    return path.absolute()

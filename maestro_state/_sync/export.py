@@ -1,0 +1,58 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Exporting: a session, live or archived, as one document."""
+
+from __future__ import annotations
+
+import codecs
+from typing import BinaryIO
+
+from maestro_state._sync.source import Source
+from maestro_state.archive.export import EXPORTS, warnings
+from maestro_state.errors import FileCorrupt
+
+
+def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
+    """Write a session to an open file; return what a reader should be warned of."""
+    session, items, runs, relevant = source.contents()
+    notes = warnings(items)
+    export = EXPORTS[form](file)
+    export.begin(session, notes)
+    export.section("context")
+    for item in items:
+        try:
+            content = source.snapshot(item)
+        except FileCorrupt as error:
+            notes.append(str(error))
+            content = b""
+        export.item(item, content)
+    export.end_section()
+    export.section("runs")
+    for run in runs:
+        export.begin_run(run, source.prompt(run), source.sent_context(run.id))
+        pieces = [piece for piece in source.output(run.id)]
+        export.output(pieces, is_text=_is_text(pieces))
+        export.end_run()
+    export.end_section()
+    export.section("messages")
+    for message in source.messages():
+        export.message(message)
+    export.end_section()
+    export.section("events")
+    for event in source.events():
+        export.event(event)
+    export.end_section()
+    export.end(relevant, source.last_output())
+    return notes
+
+
+def _is_text(pieces: list[bytes]) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for piece in pieces:
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+

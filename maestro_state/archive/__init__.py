@@ -1,0 +1,1 @@
+"""Sessions on disk: models to files and back, checked, aged and thrown away. Never sees a server."""

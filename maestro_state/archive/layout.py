@@ -1,0 +1,176 @@
+"""What an archived session looks like on disk: names, paths, the manifest. Pure.
+
+session.json                       the record
+context/active.json                ids of the active items, in order
+context/items/ctx-0001.json        one item each, removed ones too
+context/blobs/ctx-0001.txt         its content
+runs/0001/{meta,sent_context}.json, prompt.txt, output.txt
+outputs/{last_output,relevant}.json
+exports/                           what `maestro export` wrote
+
+Beside it, what that layout has no place for:
+
+messages.jsonl  events.jsonl  outputs.jsonl    one line each, in order of their ids; outputs only where chunks end
+maestro.json                       everything of the record that session.json has no field for, and the whole contents
+manifest.json                      every file with its SHA-256, and how far the archive goes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from maestro_state.contents import ContextItem, RelevantOutput, Run
+from maestro_state.errors import FileCorrupt
+
+SESSION, ACTIVE, LAST_OUTPUT, RELEVANT = (
+    "session.json", "context/active.json", "outputs/last_output.json", "outputs/relevant.json",
+)  # fmt: skip
+MESSAGES, EVENTS, CHUNKS = "messages.jsonl", "events.jsonl", "outputs.jsonl"
+RECORD, MANIFEST = "maestro.json", "manifest.json"
+
+#: Folders every archive has, filled or not.
+FOLDERS = ("context", "context/items", "context/blobs", "runs", "outputs", "exports")
+
+#: Largest JSON file that is read whole: far above what any session has.
+JSON_LIMIT = 256 * 1024 * 1024
+
+#: Format of manifest.json and maestro.json.
+FORMAT = 1
+
+ITEM_ID = re.compile(r"ctx-[0-9]{4,9}", re.ASCII)
+RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class FileEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What a file must be."""
+
+    sha256: str
+    size: int
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """A file that was removed on purpose."""
+
+    sha256: str
+    size: int
+    removed_at: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of one generation of an archive."""
+
+    format: int
+    session_id: str
+    generation: int
+    written_at: str
+    last_id: str  #: the session's last event when this was written; "" when it was not written from a server
+    files: dict[str, FileEntry]
+    removed: dict[str, Removal] = {}
+    digest: str = ""  #: SHA-256 of this manifest with an empty digest
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`maestro.json`: the session as Maestro needs it to give every answer it gave while it was live."""
+
+    format: int = FORMAT
+    fields: dict[str, Any]  #: the fields of the record that session.json has no place for
+    items: list[ContextItem] = []
+    runs: list[Run] = []
+    relevant: list[RelevantOutput] = []
+
+
+def _check(form: re.Pattern[str], name: str) -> None:
+    """Refuse an id that is none before it becomes a path."""
+    if not form.fullmatch(name):
+        raise FileCorrupt(f"{name[:80]!r} is not the id of an item or a run")
+
+
+def item_path(item_id: str) -> str:
+    """Return where an item is."""
+    _check(ITEM_ID, item_id)
+    return f"context/items/{item_id}.json"
+
+
+def blob_path(item_id: str) -> str:
+    """Return where an item's content is."""
+    _check(ITEM_ID, item_id)
+    return f"context/blobs/{item_id}.txt"
+
+
+def run_path(run_id: str, name: str) -> str:
+    """Return where a file of a run is."""
+    _check(RUN_ID, run_id)
+    return f"runs/{run_id}/{name}"
+
+
+def named_blob(reference: str) -> str:
+    """Return the path of the blob an archive refers to; only its name counts, so nothing leads outside."""
+    name = reference.replace("\\", "/").rsplit("/", 1)[-1]
+    if not name.endswith(".txt") or not ITEM_ID.fullmatch(name[:-4]):
+        raise FileCorrupt(f"the archive refers to {reference[:80]!r}, which is not a blob of its own")
+    return f"context/blobs/{name}"
+
+
+def is_digest(text: str) -> bool:
+    """Tell whether a text is a SHA-256 in lower-case hex."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def is_safe_path(path: str) -> bool:
+    """Tell whether a path of a manifest stays inside its folder."""
+    parts = path.split("/")
+    if len(path) >= 1024 or len(parts) > 4 or "\0" in path:
+        return False
+    return all(part not in ("", ".", "..") for part in parts)
+
+
+def pretty(value: Any) -> bytes:
+    """Write a document as people read it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def json_line(value: Any) -> bytes:
+    """Write one line of JSON Lines."""
+    return msgspec.json.encode(value) + b"\n"
+
+
+def encode_record(record: Record) -> bytes:
+    """Write maestro.json."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def sha256(content: bytes) -> str:
+    """Return a digest as archives write it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _digest_of(manifest: Manifest) -> str:
+    return sha256(msgspec.json.encode(msgspec.structs.replace(manifest, digest=""), order="sorted"))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Write a manifest with its own digest."""
+    return msgspec.json.encode(msgspec.structs.replace(manifest, digest=_digest_of(manifest))) + b"\n"
+
+
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+def decode_manifest(content: bytes, session_id: str) -> Manifest:
+    """Read a manifest; raise FileCorrupt for one that is damaged, of another session, or leads outside."""
+    try:
+        manifest = _manifest(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileCorrupt(f"{MANIFEST} of {session_id} is damaged ({error})") from error
+    if manifest.format != FORMAT:
+        raise FileCorrupt(f"{MANIFEST} of {session_id} has format {manifest.format}; this Maestro knows {FORMAT}")
+    if manifest.session_id != session_id or manifest.digest != _digest_of(manifest):
+        raise FileCorrupt(f"{MANIFEST} of {session_id} is damaged (its digest does not fit)")
+    if not all(is_safe_path(path) for path in (*manifest.files, *manifest.removed)):
+        raise FileCorrupt(f"{MANIFEST} of {session_id} names files outside its folder")
+    return manifest

@@ -1,0 +1,40 @@
+"""Which home a session's archive belongs in: the project it was started in, or a team's root folder."""
+
+from __future__ import annotations
+
+from maestro_state.archive.home import Home
+from maestro_state.errors import ArchiveFailed
+from maestro_state.project import Project
+
+
+class Places:
+    """The homes this program may write to and read from."""
+
+    def __init__(self, project: Project, archive_root: str | None) -> None:
+        """Take this checkout, and the team's root if there is one."""
+        self.project = project
+        self._root = archive_root
+        self.own = self._team(project.path) if self._root else Home.of_project(project)
+
+    def _team(self, project: str) -> Home:
+        if self._root is None:
+            raise ArchiveFailed("there is no MAESTRO_ARCHIVE_ROOT")
+        return Home.of_team(self._root, project)
+
+    def is_own(self, project: str | None) -> bool:
+        """Tell whether a session belongs to this checkout."""
+        return project is None or project == self.project.path
+
+    def of(self, session_id: str, project: str | None) -> Home:
+        """Return where a session's archive belongs.
+
+        What a server says about paths is not obeyed: without a team's root only this checkout is written to.
+        """
+        if self._root:
+            return self._team(project or self.project.path)
+        if not self.is_own(project):
+            raise ArchiveFailed(
+                f"session {session_id} belongs to another checkout ({str(project)[:200]})",
+                hint="run maestro sweep there, or set MAESTRO_ARCHIVE_ROOT",
+            )
+        return self.own

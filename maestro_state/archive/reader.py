@@ -1,0 +1,283 @@
+"""An archived session as the same values a live one is: whichever program wrote it, whether anything is missing.
+
+Nothing here writes. A path that leads outside, a link or a device is refused; what is damaged raises FileCorrupt with
+the file's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from maestro_state.archive import foreign, layout
+from maestro_state.archive.home import Home
+from maestro_state.archive.tree import Tree
+from maestro_state.archive.writer import read_manifest
+from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
+from maestro_state.errors import FileCorrupt, MaestroError, NotFound, SessionNotFound
+from maestro_state.models import Event, Message, Session
+from maestro_state.project import IndexRow, Project
+
+_T = TypeVar("_T")
+
+_record = msgspec.json.Decoder(layout.Record).decode
+_message = msgspec.json.Decoder(Message).decode
+_event = msgspec.json.Decoder(Event).decode
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Where one piece of a run's output ended."""
+
+    id: str
+    run: str
+    size: int
+    anew: bool = False  #: the run was started again: what it had printed before does not count
+
+
+_chunk = msgspec.json.Decoder(Chunk).decode
+
+
+class ArchivedSession:
+    """One session in an archive. Opened for each question anew, so that a swap between two never mixes them."""
+
+    def __init__(self, home: Home, session_id: str) -> None:
+        """Name the session; SessionNotFound when it is not there."""
+        self._home = home
+        self.id = session_id
+        with self._tree():
+            pass
+
+    def _tree(self) -> Tree:
+        folder = self._home.open_session(self.id)
+        if folder is None:
+            raise SessionNotFound(self.id)
+        return Tree(folder)
+
+    def manifest(self) -> layout.Manifest | None:
+        """Return the manifest; None when there is none that can be trusted."""
+        with self._tree() as tree:
+            return read_manifest(tree, self.id)
+
+    def _where(self, path: str) -> str:
+        return f"{self._home.path}/sessions/{self.id}/{path}"
+
+    def record(self) -> Session:
+        """Return the session record."""
+        with self._tree() as tree:
+            return self._session(tree)
+
+    def _session(self, tree: Tree) -> Session:
+        status = tree.status(layout.SESSION)
+        content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT)
+        if content is None or status is None:
+            raise FileCorrupt(f"{self._where(layout.SESSION)} is missing", hint=f"maestro verify {self.id}")
+        row = foreign.table(content, self._where(layout.SESSION))
+        return foreign.session(self.id, row, foreign.mtime(status.st_mtime))
+
+    def _own(self, tree: Tree) -> layout.Record | None:
+        """Return what this program wrote in one file, if that is still what the manifest says."""
+        manifest = read_manifest(tree, self.id)
+        if manifest is None or layout.RECORD not in manifest.files:
+            return None
+        content = tree.read(layout.RECORD, limit=layout.JSON_LIMIT)
+        if content is None or layout.sha256(content) != manifest.files[layout.RECORD].sha256:
+            return None
+        return _record(content)
+
+    def fields(self) -> dict[str, Any]:
+        """Return what the record has beyond session.json."""
+        with self._tree() as tree:
+            own = self._own(tree)
+            return own.fields if own else {}
+
+    def contents(self) -> tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]:
+        """Return the record, the items and the runs together: one look at the disk where this program wrote it."""
+        with self._tree() as tree:
+            record, own = self._session(tree), self._own(tree)
+            if own:
+                return record, own.items, own.runs, own.relevant
+            return record, self._read_items(tree), self._read_runs(tree), self._read_relevant(tree)
+
+    def items(self) -> list[ContextItem]:
+        """Return every item, removed ones too, in the order they were added."""
+        return self.contents()[1]
+
+    def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+        return self.contents()[2]
+
+    def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+        return self.contents()[3]
+
+    def _read_items(self, tree: Tree) -> list[ContextItem]:
+        found = [name[:-5] for name in tree.names("context/items") if name.endswith(".json")]
+        return [
+            foreign.item(item_id, self._json(tree, layout.item_path(item_id)))
+            for item_id in sorted(filter(layout.ITEM_ID.fullmatch, found), key=lambda one: int(one[4:]))
+        ]
+
+    def _read_runs(self, tree: Tree) -> list[Run]:
+        found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
+        return [self._read_run(tree, run_id) for run_id in sorted(found, key=int)]
+
+    def _read_run(self, tree: Tree, run_id: str) -> Run:
+        status = tree.status(f"runs/{run_id}")
+        meta = layout.run_path(run_id, "meta.json")
+        row = self._json(tree, meta) if tree.status(meta) is not None else {}
+        has_output = tree.status(layout.run_path(run_id, "output.txt")) is not None
+        return foreign.run(run_id, row, has_output=has_output, mtime_ms=foreign.mtime(status.st_mtime) if status else 0)
+
+    def _read_relevant(self, tree: Tree) -> list[RelevantOutput]:
+        if tree.status(layout.RELEVANT) is None:
+            return []
+        return foreign.relevant(self._json(tree, layout.RELEVANT))
+
+    def _json(self, tree: Tree, path: str) -> dict[str, Any]:
+        content = tree.read(path, limit=layout.JSON_LIMIT)
+        if content is None:
+            raise FileCorrupt(f"{self._where(path)} is missing")
+        return foreign.table(content, self._where(path))
+
+    def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+        path = layout.run_path(_checked(run_id), "sent_context.json")
+        with self._tree() as tree:
+            content = tree.read(path, limit=layout.JSON_LIMIT)
+        return [] if content is None else foreign.sent(content, self._where(path))
+
+    def prompt(self, run_id: str) -> bytes:
+        """Return a run's prompt."""
+        with self._tree() as tree:
+            return tree.read(layout.run_path(_checked(run_id), "prompt.txt"), limit=layout.JSON_LIMIT) or b""
+
+    def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content; raise FileCorrupt when it is not what was added."""
+        path = layout.named_blob(item.snapshot.blob)
+        with self._tree() as tree:
+            content = tree.read(path, limit=layout.JSON_LIMIT)
+        if content is None:
+            raise FileCorrupt(f"{self._where(path)} is missing", hint=f"maestro verify {self.id}")
+        if layout.is_digest(item.snapshot.digest) and layout.sha256(content) != item.snapshot.digest:
+            raise FileCorrupt(f"{self._where(path)} is damaged: its digest does not fit")
+        return content
+
+    def blob(self, digest: str) -> bytes:
+        """Return the content with this digest: an item's, or a prompt."""
+        _, items, runs, _ = self.contents()
+        for item in items:
+            if item.snapshot.digest == digest:
+                return self.snapshot(item)
+        for run in runs:
+            if run.prompt_digest == digest:
+                return self.prompt(run.id)
+        raise FileCorrupt(f"the archive of {self.id} has no content with digest {digest[:80]}")
+
+    def output(self, run_id: str) -> Iterator[bytes]:
+        """Yield a run's output piece by piece; nothing when it left none, or cleanup removed it."""
+        with self._tree() as tree:
+            pieces = tree.pieces(layout.run_path(_checked(run_id), "output.txt"))
+            yield from pieces or ()
+
+    def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+        with self._tree() as tree:
+            if tree.status(layout.LAST_OUTPUT) is None:
+                return None
+            row = self._json(tree, layout.LAST_OUTPUT)
+        run_id = str(row.get("run_id", ""))
+        if not layout.RUN_ID.fullmatch(run_id):
+            return None
+        return {"run_id": run_id, "path": f"../runs/{run_id}/output.txt", "timestamp": str(row.get("timestamp", ""))}
+
+    def runs_with_output(self) -> set[str]:
+        """Return the runs whose output is there."""
+        with self._tree() as tree:
+            found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
+            return {one for one in found if tree.status(layout.run_path(one, "output.txt")) is not None}
+
+    def files(self, path: str) -> list[str]:
+        """Return the paths of all files in a folder of the archive."""
+        with self._tree() as tree:
+            return list(tree.walk(path)) if tree.status(path) is not None else []
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return a JSON file as it is, unknown fields and all."""
+        with self._tree() as tree:
+            return self._json(tree, path)
+
+    def record_without(self, runs: set[str], relevant: list[RelevantOutput]) -> bytes:
+        """Return maestro.json without some runs, and with these promoted outputs."""
+        with self._tree() as tree:
+            own = self._own(tree)
+        if own is None:
+            raise FileCorrupt(f"{self._where(layout.RECORD)} is damaged")
+        kept = [run for run in own.runs if run.id not in runs]
+        return layout.encode_record(msgspec.structs.replace(own, runs=kept, relevant=relevant))
+
+    def messages(self) -> list[Message]:
+        """Return every message."""
+        return list(self._lines(layout.MESSAGES, _message))
+
+    def events(self) -> Iterator[Event]:
+        """Yield the stored events, in order."""
+        return self._lines(layout.EVENTS, _event)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield where the pieces of output ended, in order."""
+        kept: list[Chunk] = []
+        for chunk in self._lines(layout.CHUNKS, _chunk):
+            if chunk.anew:
+                kept = [one for one in kept if one.run != chunk.run]
+            kept.append(chunk)
+        return iter(kept)
+
+    def _lines(self, path: str, decode: Callable[[bytes], _T]) -> Iterator[_T]:
+        with self._tree() as tree:
+            for number, line in enumerate(_split_lines(tree.pieces(path) or iter(())), start=1):
+                try:
+                    yield decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise FileCorrupt(f"{self._where(path)} is damaged in line {number} ({error})") from error
+
+
+def _split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line for line in whole if line)
+    if rest:
+        yield rest
+
+
+def _checked(run_id: str) -> str:
+    if not layout.RUN_ID.fullmatch(run_id):
+        raise NotFound(f"'{run_id[:40]}' is not the id of a run", hint="maestro runs")
+    return run_id
+
+
+def index_row(session: Session, *, active: bool = False) -> IndexRow:
+    """Return a session's row of index.json."""
+    return IndexRow(
+        id=session.id,
+        slug=session.slug,
+        state=session.state,
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        finalized_at=session.finalized_at,
+        active=True if active else None,
+    )
+
+
+def index_rows(project: Project) -> list[IndexRow]:
+    """Read the rows of a new index from the archives themselves, those that cannot be read left out."""
+    home, active = Home.of_project(project), project.active()
+    rows: list[IndexRow] = []
+    for session_id in sorted(home.ids()):
+        try:
+            rows.append(index_row(ArchivedSession(home, session_id).record(), active=session_id == active))
+        except MaestroError:
+            continue
+    return rows

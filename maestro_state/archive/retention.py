@@ -1,0 +1,176 @@
+"""What may go from an archive after a while, and taking it away. Deciding is pure; doing is one more generation.
+
+Never goes: the record, items and their contents, what runs were given and how they ended, the last output, promoted
+outputs. A damaged archive is left alone, whatever its age: it may be the last copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from maestro_state.archive import layout
+from maestro_state.archive.home import Home
+from maestro_state.archive.reader import ArchivedSession
+from maestro_state.archive.verify import verify
+from maestro_state.archive.writer import replacing
+from maestro_state.clock import from_iso, iso
+from maestro_state.contents import OPEN, RelevantOutput, Run, last_output
+from maestro_state.errors import ArchiveBusy, MaestroError
+from maestro_state.models import Session
+
+_DAY_MS = 24 * 3600 * 1000
+_LOG = re.compile(r"[A-Za-z0-9][\w.-]{0,200}\.log", re.ASCII)
+#: The lock that keeps a second cleanup out.
+LOCK = ".cleanup.lock"
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """An archive that was left alone, and why."""
+
+    id: str
+    reason: str
+
+
+class CleanupReport(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a cleanup did, or would do."""
+
+    dry_run: bool
+    removed: list[str]
+    kept: int  #: outputs, dry runs and logs that were looked at and stay
+    damaged: list[Damaged] = []
+    busy: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What goes from one archive."""
+
+    outputs: list[str]  #: runs whose output goes
+    dry_runs: list[str]  #: runs that go altogether
+    kept: int
+    relevant: list[RelevantOutput]  #: what relevant.json says afterwards
+
+
+def last_activity_ms(session: Session, runs: Iterable[Run]) -> int:
+    """Return when anything last happened to a session."""
+    times = [session.updated_at, session.last_activity, session.finalized_at, session.aborted_at]
+    times += [run.finished_at or run.created_at for run in runs]
+    return max(from_iso(text) for text in times if text)
+
+
+def plan(
+    session: Session,
+    runs: list[Run],
+    relevant: list[RelevantOutput],
+    last: str | None,
+    present: set[str],
+    *,
+    before_ms: int,
+) -> Plan:
+    """Decide what goes from an archive whose last activity is before a time; `present` are runs with an output."""
+    is_old = last_activity_ms(session, runs) < before_ms
+    protected = {one.run_id for one in relevant} | ({last} if last else set())
+    newest = last_output(runs)
+    if newest:
+        protected.add(newest["run_id"])
+    outputs, dry_runs, kept = [], [], 0
+    for run in runs:
+        if is_old and run.status == "dry":
+            dry_runs.append(run.id)
+        elif is_old and run.id in present and run.id not in protected and run.status not in OPEN:
+            outputs.append(run.id)
+        else:
+            kept += run.id in present or run.status == "dry"
+    staying = present - set(outputs) - set(dry_runs)
+    return Plan(outputs, dry_runs, kept, [one for one in relevant if one.run_id in staying])
+
+
+def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool) -> CleanupReport:
+    """Clean every archive of a home that the server does not have any more, and the logs. Repeatable.
+
+    A second one at the same time does nothing and says so. Raises ArchiveFailed when the disk does not take it.
+    """
+    report = CleanupReport(dry_run=dry_run, removed=[], kept=0)
+    before_ms = now_ms - days * _DAY_MS
+    try:
+        folder = home.sessions()
+    except FileNotFoundError:
+        return report
+    with folder, folder.try_locked(LOCK) as held:
+        if held is None:
+            report.busy = True
+            return report
+        for session_id in sorted(home.ids() - live):
+            try:
+                _clean_session(home, session_id, report, before_ms=before_ms, now_ms=now_ms)
+            except ArchiveBusy:
+                continue  # being written: it is not old
+            except MaestroError as error:
+                report.damaged.append(Damaged(session_id, str(error)))
+        _clean_logs(home, report, before_ms=before_ms)
+    return report
+
+
+def _clean_session(home: Home, session_id: str, report: CleanupReport, *, before_ms: int, now_ms: int) -> None:
+    archived = ArchivedSession(home, session_id)
+    session, runs, relevant = archived.record(), archived.runs(), archived.relevant()
+    last = (archived.last_output() or {}).get("run_id")
+    present = archived.runs_with_output()
+    wanted = plan(session, runs, relevant, last, present, before_ms=before_ms)
+    report.kept += wanted.kept
+    paths = [layout.run_path(run_id, "output.txt") for run_id in wanted.outputs]
+    paths += [path for run_id in wanted.dry_runs for path in archived.files(f"runs/{run_id}")]
+    if not paths and wanted.relevant == relevant:
+        return
+    found = verify(home, session_id)
+    if not found.ok:
+        shown = "; ".join(f"{one.path}: {one.reason}" for one in found.damaged[:3])
+        report.damaged.append(Damaged(session_id, f"damaged, so nothing was removed ({shown})"))
+        return
+    if not report.dry_run:
+        _apply(home, session_id, wanted, set(paths), removed_at=iso(now_ms))
+    report.removed += [f"{os.path.basename(home.path)}/sessions/{session_id}/{path}" for path in paths]
+
+
+def _apply(home: Home, session_id: str, wanted: Plan, gone: set[str], *, removed_at: str) -> None:
+    """Write the generation without what goes; old or new, never between."""
+    archived = ArchivedSession(home, session_id)
+    with replacing(home, session_id, adopt=True) as generation:
+        manifest = generation.old
+        if manifest is None:
+            return
+        document = archived.document(layout.SESSION) | {"cleanup_at": removed_at}
+        rewritten = {layout.SESSION: layout.pretty(document)}
+        if layout.RELEVANT in manifest.files:
+            rewritten[layout.RELEVANT] = layout.pretty({"items": wanted.relevant})
+        if layout.RECORD in manifest.files:
+            rewritten[layout.RECORD] = archived.record_without(set(wanted.dry_runs), wanted.relevant)
+        for path in manifest.files:
+            if path in gone:
+                generation.drop(path, removed_at)
+            elif path in rewritten:
+                generation.put(path, rewritten[path])
+            elif not generation.keep(path):
+                raise ArchiveBusy(f"{session_id} changed while it was cleaned")
+        generation.commit(last_id=manifest.last_id, written_at=removed_at)
+
+
+def _clean_logs(home: Home, report: CleanupReport, *, before_ms: int) -> None:
+    try:
+        folder = home.logs()
+    except FileNotFoundError:
+        return
+    with folder:
+        for name, kind in sorted(folder.kinds().items()):
+            status = folder.status(name)
+            if kind != "file" or status is None or not _LOG.fullmatch(name):
+                continue
+            if status.st_mtime * 1000 >= before_ms:
+                report.kept += 1
+                continue
+            if not report.dry_run:
+                folder.remove(name)
+            report.removed.append(f"{os.path.basename(home.path)}/logs/{name}")

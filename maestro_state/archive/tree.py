@@ -1,0 +1,166 @@
+"""Paths of several parts below one open folder, every part opened without following a link."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from maestro_state.archive.layout import FileEntry
+from maestro_state.disk import Folder
+from maestro_state.errors import WorkFailed
+
+#: Folders kept open at a time, beside those on the way to the one in use.
+_OPEN_MAX = 48
+
+#: Deepest folder that is walked: ours have three levels.
+_DEPTH_MAX = 8
+
+_PIECE_BYTES = 1 << 20
+
+
+class Tree:
+    """One folder with everything below it."""
+
+    def __init__(self, root: Folder) -> None:
+        """Own the root's handle."""
+        self.root = root
+        self._open: dict[str, Folder] = {}
+
+    def folder(self, path: str, *, create: bool = True) -> Folder:
+        """Return a folder below, made if told; FileNotFoundError when it is not there."""
+        if not path:
+            return self.root
+        found = self._open.get(path)
+        if found is None:
+            above, _, name = path.rpartition("/")
+            found = self.folder(above, create=create).child(name, create=create)
+            if len(self._open) >= _OPEN_MAX:
+                self._close_some(path)
+            self._open[path] = found
+        return found
+
+    def _close_some(self, keep: str) -> None:
+        for path in [path for path in self._open if not keep.startswith(f"{path}/")][: _OPEN_MAX // 2]:
+            self._open.pop(path).close()
+
+    def _place(self, path: str, *, create: bool) -> tuple[Folder, str]:
+        above, _, name = path.rpartition("/")
+        return self.folder(above, create=create), name
+
+    def create(self, path: str) -> int:
+        """Make a new file and return the descriptor to write to."""
+        folder, name = self._place(path, create=True)
+        return folder.open_new(name)
+
+    def reopen(self, path: str) -> int:
+        """Return a descriptor that appends to a file made before."""
+        folder, name = self._place(path, create=False)
+        return folder.open_again(name)
+
+    def open(self, path: str) -> int | None:
+        """Return a descriptor to read by; None when there is no such file."""
+        try:
+            folder, name = self._place(path, create=False)
+        except FileNotFoundError:
+            return None
+        return folder.open_file(name)
+
+    def read(self, path: str, *, limit: int) -> bytes | None:
+        """Return a file's bytes; None when there is no such file."""
+        try:
+            folder, name = self._place(path, create=False)
+        except FileNotFoundError:
+            return None
+        return folder.read(name, limit=limit)
+
+    def pieces(self, path: str, size: int = _PIECE_BYTES) -> Iterator[bytes] | None:
+        """Return a file's bytes piece by piece; None when there is no such file."""
+        descriptor = self.open(path)
+        return None if descriptor is None else _pieces(descriptor, size)
+
+    def entry(self, path: str) -> FileEntry | None:
+        """Read a file to its end and say what it is; None when there is no such file."""
+        pieces = self.pieces(path)
+        if pieces is None:
+            return None
+        digest, size = hashlib.sha256(), 0
+        for piece in pieces:
+            digest.update(piece)
+            size += len(piece)
+        return FileEntry(digest.hexdigest(), size)
+
+    def status(self, path: str) -> os.stat_result | None:
+        """Return what the file system knows of a path."""
+        try:
+            folder, name = self._place(path, create=False)
+        except FileNotFoundError:
+            return None
+        return folder.status(name)
+
+    def link(self, path: str, source: Tree, source_path: str) -> None:
+        """Give a file of a tree a name in this one."""
+        folder, name = self._place(path, create=True)
+        source_folder, source_name = source._place(source_path, create=False)
+        folder.link(name, source_folder, source_name)
+
+    def names(self, path: str) -> list[str]:
+        """List a folder; empty when it is not there."""
+        try:
+            return self.folder(path, create=False).names()
+        except FileNotFoundError:
+            return []
+
+    def walk(self, path: str = "", depth: int = 0) -> Iterator[str]:
+        """Yield every path below that is not a folder."""
+        if depth > _DEPTH_MAX:
+            raise WorkFailed(f"{self.root.path}/{path} is nested too deep to be Maestro's", hint="move it away")
+        for name, kind in sorted(self.folder(path, create=False).kinds().items()):
+            inner = f"{path}/{name}" if path else name
+            if kind == "folder":
+                yield from self.walk(inner, depth + 1)
+            else:
+                yield inner
+
+    def sync(self, written: list[str]) -> None:
+        """Make what was written durable: the whole file system at once, else file by file and folder by folder."""
+        if self.root.sync_everything():
+            return
+        folders = {""}
+        for path in written:
+            descriptor = self.open(path)
+            if descriptor is not None:
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            while path:
+                path = path.rpartition("/")[0]
+                folders.add(path)
+        for path in sorted(folders, reverse=True):
+            self.folder(path, create=False).sync()
+
+    def close(self) -> None:
+        """Give all handles back. Repeatable."""
+        for folder in self._open.values():
+            folder.close()
+        self._open.clear()
+        self.root.close()
+
+    def __enter__(self) -> Self:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def _pieces(descriptor: int, size: int) -> Iterator[bytes]:
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        while piece := file.read(size):
+            yield piece

@@ -1,0 +1,126 @@
+"""Is an archive what it was when it was written? Every digest there is, checked; damage named file by file."""
+
+from __future__ import annotations
+
+import msgspec
+
+from maestro_state.archive import foreign, layout
+from maestro_state.archive.home import Home
+from maestro_state.archive.reader import ArchivedSession
+from maestro_state.archive.tree import Tree
+from maestro_state.contents import OutputRef
+from maestro_state.errors import MaestroError, SessionNotFound
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """One file that is not what it should be."""
+
+    path: str
+    reason: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What verify found."""
+
+    ok: bool
+    checked: int
+    damaged: list[Damage]
+
+
+def verify(home: Home, session_id: str) -> Report:
+    """Check one archive: by its manifest, or, written by another program, by the digests in its own files."""
+    folder = home.open_session(session_id)
+    if folder is None:
+        raise SessionNotFound(session_id)
+    with Tree(folder) as tree:
+        try:
+            content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
+            manifest = None if content is None else layout.decode_manifest(content, session_id)
+        except MaestroError as error:
+            damaged = [Damage(layout.MANIFEST, _reason(error)), *_by_contents(home, session_id)[1]]
+            return Report(False, 1, damaged)
+        if manifest is not None:
+            checked, damaged = _by_manifest(tree, manifest)
+            return Report(not damaged, checked + 1, damaged)
+    checked, damaged = _by_contents(home, session_id)
+    return Report(not damaged, checked, damaged)
+
+
+def _by_manifest(tree: Tree, manifest: layout.Manifest) -> tuple[int, list[Damage]]:
+    damaged = []
+    for path, wanted in manifest.files.items():
+        try:
+            found = tree.entry(path)
+        except (MaestroError, OSError) as error:
+            damaged.append(Damage(path, _reason(error)))
+            continue
+        if found is None:
+            damaged.append(Damage(path, "missing"))
+        elif found != wanted:
+            damaged.append(Damage(path, _difference(found, wanted)))
+    return len(manifest.files), damaged
+
+
+def _difference(found: layout.FileEntry, wanted: layout.FileEntry) -> str:
+    if found.size != wanted.size:
+        return f"{found.size} bytes, should be {wanted.size}"
+    return "its digest does not fit"
+
+
+def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage]]:
+    """Check what an archive without manifest says about itself: every JSON file, snapshot and output."""
+    damaged: list[Damage] = []
+    checked = 0
+    archived = ArchivedSession(home, session_id)
+    folder = home.open_session(session_id)
+    if folder is None:
+        raise SessionNotFound(session_id)
+    with Tree(folder) as tree:
+        for path in sorted(path for path in tree.walk() if path.endswith(".json") and not path.startswith("exports/")):
+            checked += 1
+            try:
+                read = foreign.decode if path.endswith("/sent_context.json") else foreign.table
+                read(tree.read(path, limit=layout.JSON_LIMIT) or b"", path)
+            except (MaestroError, OSError) as error:
+                damaged.append(Damage(path, _reason(error)))
+        if tree.status(layout.SESSION) is None:
+            damaged.append(Damage(layout.SESSION, "missing"))
+        broken = {one.path for one in damaged}
+        if broken - {layout.MANIFEST}:
+            return checked, damaged
+        for item in archived.items():
+            checked += 1
+            try:
+                archived.snapshot(item)
+            except (MaestroError, OSError) as error:
+                damaged.append(Damage(layout.blob_path(item.id), _reason(error)))
+        outputs = {run.id: run.output_ref for run in archived.runs() if run.output_ref}
+        for run_id, ref in outputs.items():
+            checked += 1
+            if reason := _output_damage(tree, layout.run_path(run_id, "output.txt"), ref):
+                damaged.append(Damage(layout.run_path(run_id, "output.txt"), reason))
+    return checked, damaged
+
+
+def _output_damage(tree: Tree, path: str, ref: OutputRef) -> str | None:
+    found = tree.entry(path)
+    if found is None:
+        return None if _is_cleaned(tree) else "missing"
+    if ref.digest and layout.is_digest(ref.digest) and found.sha256 != ref.digest:
+        return "its digest does not fit"
+    if ref.size is not None and found.size != ref.size:
+        return f"{found.size} bytes, should be {ref.size}"
+    return None
+
+
+def _is_cleaned(tree: Tree) -> bool:
+    """Tell whether some program recorded a cleanup: then a missing output is no damage."""
+    content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT) or b"{}"
+    row = foreign.decode(content, layout.SESSION)
+    return isinstance(row, dict) and bool(row.get("cleanup_at"))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error)

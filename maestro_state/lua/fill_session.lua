@@ -1,0 +1,25 @@
+--[[
+fill_session: give a new session what it takes over from another one; the last call brings it to life, with or without context.
+KEYS     session: session events messages items blobs
+ARGV     command_id now_ms grace_ms user life_ms target ctx_seq count parts...
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
+INCLUDES summary lane repeated admit emit settle
+]]
+local admitted, answer = admit(command_id)
+if answer then return answer end
+-- parts: `count` triples of item/blob/message, name or id, value; messages carry their fields as a JSON list
+for at = 1, tonumber(count) * 3, 3 do
+  local kind, name, value = parts[at], parts[at + 1], parts[at + 2]
+  if kind == 'item' then redis.call('HSET', items, name, value) end
+  if kind == 'blob' then redis.call('HSET', blobs, name, value) end
+  if kind == 'message' then redis.call('XADD', messages, name, unpack(cjson.decode(value))) end
+end
+if target == '' then
+  redis.call('HSET', session, admitted.lane_field, admitted.number .. ' ' .. now_ms .. ' ' .. admitted.last_id)
+  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life_ms) end
+  return {'OK', admitted.last_id, false}
+end
+emit(admitted, events, {'type', 'session.forked', 'from', redis.call('HGET', session, 'forked_from')})
+redis.call('HDEL', session, 'filling')
+admitted.touched_at = 0  -- now it is to be seen
+return settle(admitted, {'OK', admitted.last_id}, {}, {'state', target, 'ctx_seq', ctx_seq})

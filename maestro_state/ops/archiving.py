@@ -1,0 +1,165 @@
+"""Calls of those who write sessions to disk: read at one moment, mark as archived, freeze what is over, find work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maestro_state.contents import ContextItem, RelevantOutput, Run
+from maestro_state.errors import SessionNotFound
+from maestro_state.models import SETTABLE, Session
+from maestro_state.ops import contents
+from maestro_state.ops.events import event_of
+from maestro_state.ops.messages import message_of
+from maestro_state.ops.replies import accept, text
+from maestro_state.ops.sessions import RECORD, session_of
+from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.scripts import Call, Query, load
+from maestro_state.states import SessionState
+
+#: Entries read from a stream at a time; of outputs fewer, since each may be large.
+PAGE = 1000
+OUTPUT_PAGE = 128
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A session's record and contents as they were at one moment."""
+
+    session: Session
+    last_id: str
+    archived_id: str | None
+    project: str | None  #: root of the checkout it was started in
+    fields: dict[str, Any]  #: what the archive keeps beyond the record
+    items: list[ContextItem]
+    runs: list[Run]
+    relevant: list[RelevantOutput]
+    sent: dict[str, bytes]  #: run → what it was given, as JSON
+    first: dict[str, str]  #: run → id of the first piece it printed, where an earlier try may have printed too
+
+
+def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
+    """Read a session at one moment. Grows with the number of items and runs, not with what they hold."""
+
+    def read(reply: list[Any]) -> Moment:
+        if text(reply[0]) != "OK":
+            raise SessionNotFound(session_id)
+        _, record, items, runs = reply
+        stored = {text(name): value for name, value in zip(record[::2], record[1::2], strict=True)}
+        run_fields = {text(name): value for name, value in zip(runs[::2], runs[1::2], strict=True)}
+        return Moment(
+            session=session_of(terms, session_id, [stored.get(name) for name in RECORD], now_ms),
+            last_id=text(stored["last_id"]),
+            archived_id=text(stored["archived_id"]) if "archived_id" in stored else None,
+            project=text(stored["project"]) if "project" in stored else None,
+            fields=_fields(stored),
+            items=contents.read_items(terms, session_id).read(items),
+            runs=contents.read_runs(terms, session_id).read(runs),
+            relevant=contents.read_relevant(terms, session_id).read(runs),
+            sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
+            first={name[:-6]: text(value) for name, value in run_fields.items() if name.endswith(":first")},
+        )
+
+    return Call(load("read_contents"), terms.keys.session(session_id), (), read)
+
+
+def _fields(stored: dict[str, bytes]) -> dict[str, Any]:
+    return {
+        "last_id": text(stored["last_id"]),
+        "created_ms": int(stored["created_at"]),
+        "revisions": {name: int(stored[f"rev:{name}"]) for name in SETTABLE if f"rev:{name}" in stored},
+        "set_at": {name: text(stored[f"at:{name}"]) for name in SETTABLE if f"at:{name}" in stored},
+        "project": text(stored["project"]) if "project" in stored else None,
+    }
+
+
+def _pages(terms: Terms, session_id: str, name: str, span: tuple[str, str], count: int, read: Any) -> Query:
+    start, end = span
+    key = terms.keys.of_session(session_id, name)
+    return Query(("XRANGE", key, start, end, "COUNT", count), read)
+
+
+def read_messages(terms: Terms, session_id: str, start: str, end: str) -> Query:
+    """Read one page of messages in a span of ids."""
+    return _pages(terms, session_id, "messages", (start, end), PAGE,
+                  lambda reply: [message_of(entry) for entry in reply])  # fmt: skip
+
+
+def read_events(terms: Terms, session_id: str, start: str, end: str) -> Query:
+    """Read one page of events in a span of ids."""
+    return _pages(terms, session_id, "events", (start, end), PAGE,
+                  lambda reply: [event_of("events", entry) for entry in reply])  # fmt: skip
+
+
+def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
+    """Read one page of what runs printed: id, run, bytes."""
+
+    def read(reply: list[Any]) -> list[tuple[str, str, bytes]]:
+        rows = []
+        for entry_id, fields in reply:
+            found = {fields[at]: fields[at + 1] for at in range(0, len(fields), 2)}
+            rows.append((entry_id.decode(), found[b"run"].decode(), found[b"data"]))
+        return rows
+
+    return _pages(terms, session_id, "outputs", (start, end), OUTPUT_PAGE, read)
+
+
+def server_time(reply: list[bytes]) -> int:
+    """Read what TIME answers, in milliseconds."""
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+
+def read_time() -> Query:
+    """Ask the server for its clock: the one that counts the life of its keys."""
+    return Query(("TIME",), server_time)
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """What came of a mark: done with the summary to index, or `word` says why not."""
+
+    word: str
+    summary: list[Any] | None = None
+
+
+def mark_archived(terms: Terms, session_id: str, archived_id: str, server_ms: int) -> Call:
+    """Note that the archive is whole up to `archived_id`; words: OK, MOVED, NOT_FOUND."""
+
+    def read(reply: list[Any]) -> Marked:
+        word = text(reply[0])
+        return Marked(word, reply[2] if word == "OK" else None)
+
+    args = (server_ms, terms.grace_ms, archived_id)
+    return Call(load("mark_archived"), terms.keys.session(session_id), args, read)
+
+
+def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int) -> Call:
+    """Freeze a session whose time is over; words: OK, ALIVE, BAD_STATE, NOT_FOUND."""
+
+    def read(reply: list[Any]) -> Marked:
+        word = text(reply[0])
+        return Marked(word, reply[2] if word == "OK" else None)
+
+    args = (server_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED), horizon_ms)
+    return Call(load("expire_session"), terms.keys.session(session_id), args, read)
+
+
+def due_sessions(terms: Terms, until_ms: int, count: int) -> Query:
+    """Find sessions whose deadline the index puts before a time; costs what it finds."""
+    command = ("ZRANGEBYSCORE", terms.keys.of_index("deadlines"), "-inf", until_ms, "LIMIT", 0, count)
+    return Query(command, lambda reply: [text(one) for one in reply])
+
+
+def dirty_sessions(terms: Terms, count: int) -> Query:
+    """Find sessions with changes that are not on disk, the oldest first; costs what it finds."""
+    command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", "+inf", "LIMIT", 0, count)
+    return Query(command, lambda reply: [text(one) for one in reply])
+
+
+def fill_session(
+    terms: Terms, stamp: Stamp, session_id: str, parts: list[Any], *, life_ms: int, ctx_seq: int, target: str
+) -> Call:
+    """Give a new session a part of what it takes over; with a `target` state it is the last part."""
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, life_ms, target, ctx_seq,
+            len(parts) // 3, *parts)  # fmt: skip
+    return Call(load("fill_session"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "filling it"))  # fmt: skip

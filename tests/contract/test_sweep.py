@@ -1,0 +1,178 @@
+"""What the sweep promises, on every server: what is due is done, once, at the cost of what is due."""
+
+from __future__ import annotations
+
+import json
+
+from maestro_state._async.sweep import AsyncSweep
+from maestro_state.archive.places import Places
+from maestro_state.ops import archiving, sweeping
+from tests.backends import Backend, Clock
+from tests.stored import filler
+
+LONG_AGO = 1_000_000
+
+
+def keys_of(maestro, session_id: str):
+    return maestro.server.terms.keys.session(session_id)
+
+
+def age(backend: Backend, maestro, session_id: str) -> None:
+    """Make a session's time be over on both clocks."""
+    terms = maestro.server.terms
+    backend.raw.hset(terms.keys.of_session(session_id, "session"), "last_activity", LONG_AGO)
+    backend.raw.zadd(terms.keys.of_index("deadlines"), {session_id: LONG_AGO})
+    for key in keys_of(maestro, session_id):
+        if backend.raw.exists(key):
+            backend.raw.pexpire(key, terms.grace_ms - 1000)
+
+
+async def test_a_sweep_does_what_is_due(backend: Backend):
+    """Changed sessions are checkpointed, frozen ones archived, expired ones frozen, archived and let go."""
+    async with backend.open_async() as maestro:
+        changed = await maestro.sessions.start("changed")
+        frozen = await maestro.sessions.start("frozen")
+        await maestro.sessions.end(frozen.id, archive=False)
+        over = await maestro.sessions.start("over")
+        filler(backend, over.id).run(b"kept\n")
+        age(backend, maestro, over.id)
+
+        report = await maestro.archive.sweep()
+        assert report.checkpointed == [changed.id]
+        assert report.archived == [frozen.id]
+        assert report.finalized == [over.id]
+        assert report.errors == []
+        for session in (changed, frozen, over):
+            assert (await maestro.archive.verify(session.id)).ok
+        folder = backend.project / ".maestro/sessions" / over.id
+        record = json.loads((folder / "session.json").read_text())
+        assert record["state"] == "finalizada"
+        assert record["finalized_at"]
+        assert all(backend.raw.pttl(key) <= 1 for key in keys_of(maestro, over.id))
+
+        again = await maestro.archive.sweep()
+        assert (again.checkpointed, again.archived, again.finalized) == ([], [], [])
+        assert [row.slug for row in await maestro.sessions.list(everything=True) if row.archived] == ["over"]
+
+
+async def test_only_one_sweeps_and_a_dead_one_does_not_keep_others_out(backend: Backend):
+    """While one holds the lease a second does nothing and says so; a holder that fell silent is replaced and fenced."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("x")
+        terms, server = maestro.server.terms, maestro.server
+        now = await server.fetch(archiving.read_time())
+        dead = await server.run(sweeping.take_lease(terms, "dead", now))
+        report = await maestro.archive.sweep()
+        assert report.busy == "dead"
+        assert report.checkpointed == []
+
+        later = now + sweeping.LEASE_MS + 1
+        alive = await server.run(sweeping.take_lease(terms, "alive", later))
+        assert int(alive.fence) > int(dead.fence)
+        assert (await server.run(sweeping.take_lease(terms, "dead", later, dead.fence))).fence is None
+        assert await server.run(sweeping.leave_lease(terms, dead, "0")) == "LOST"
+        await server.run(sweeping.leave_lease(terms, alive, "0"))
+        assert (await maestro.archive.sweep()).checkpointed == [session.id]
+
+
+async def test_a_terminal_with_a_wrong_clock_ends_no_session(backend: Backend):
+    """A session made by a terminal whose clock is 40 days behind, or ahead, is not frozen early."""
+    for days in (-40, 40):
+        clock = Clock()
+        async with backend.open_async() as right:
+            now = await right.server.fetch(archiving.read_time())
+        clock.now_ms = now + days * 24 * 3600 * 1000
+        async with backend.open_async(now_ms=clock) as wrong:
+            session = await wrong.sessions.start("jump")
+            for _ in range(3):
+                report = await wrong.archive.sweep()
+                assert (report.finalized, report.errors) == ([], [])
+                assert backend.raw.pttl(keys_of(wrong, session.id)[0]) > 6 * 24 * 3600 * 1000
+            assert (await wrong.messages.add("user", "still working")).content
+            assert (await wrong.sessions.read(session.id)).state == "iniciada"
+
+
+async def test_a_session_with_an_open_run_is_written_but_not_frozen(backend: Backend):
+    """An expired session whose run is open keeps its grace: somebody may still be printing into it."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("running")
+        filler(backend, session.id).run(b"so far", status="running")
+        key = keys_of(maestro, session.id)[0]
+        backend.raw.hset(key, "state", "executando")
+        age(backend, maestro, session.id)
+
+        report = await maestro.archive.sweep()
+        assert report.finalized == []
+        assert backend.raw.exists(key)
+        assert (await maestro.sessions.read(session.id)).state == "executando"
+
+
+async def test_the_index_is_repaired(backend: Backend):
+    """A session the index has lost is found again, one that is gone is taken out of it."""
+    async with backend.open_async() as maestro:
+        lost = await maestro.sessions.start("lost")
+        gone = await maestro.sessions.start("gone")
+        await maestro.archive.sync(lost.id)
+        for name in ("summaries", "recent", "deadlines", "dirty"):
+            backend.raw.delete(maestro.server.terms.keys.of_index(name))
+        backend.raw.zadd(maestro.server.terms.keys.of_index("deadlines"), {gone.id: LONG_AGO})
+        backend.raw.pexpire(maestro.server.terms.keys.of_index("deadlines"), 60_000)
+        backend.raw.delete(*keys_of(maestro, gone.id))
+
+        report = await maestro.archive.sweep()
+        assert lost.id in report.repaired
+        assert backend.raw.zscore(maestro.server.terms.keys.of_index("deadlines"), gone.id) is None
+        assert lost.id in {row.id for row in await maestro.sessions.list()}
+
+
+async def test_one_bad_session_does_not_stop_the_rest(backend: Backend):
+    """A session that cannot be written is reported with its reason; the others are done."""
+    async with backend.open_async() as maestro:
+        bad = await maestro.sessions.start("bad")
+        good = await maestro.sessions.start("good")
+        backend.raw.hset(keys_of(maestro, bad.id)[0], "project", "/somewhere/else")
+        report = await maestro.archive.sweep()
+        assert report.checkpointed == [good.id]
+        assert [failure.id for failure in report.errors] == [bad.id]
+        assert "another checkout" in report.errors[0].reason
+
+
+async def test_a_team_keeps_all_projects_below_one_root(backend: Backend, tmp_path):
+    """With an archive root, sessions of any project are written below it, and read from there."""
+    async with backend.open_async(archive_root=str(tmp_path)) as maestro:
+        own = await maestro.sessions.start("own")
+        other = await maestro.sessions.start("other")
+        backend.raw.hset(keys_of(maestro, other.id)[0], "project", "/home/ana/../../etc")
+        report = await maestro.archive.sweep()
+        assert sorted(report.checkpointed) == sorted([own.id, other.id])
+        places = sorted(path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("session.json"))
+        assert len(places) == 2
+        assert all("/" not in place and ".." not in place for place in places)
+        backend.raw.delete(*keys_of(maestro, own.id))
+        assert (await maestro.sessions.read(own.id)).id == own.id
+
+
+async def test_the_cost_follows_what_is_due(backend: Backend):
+    """A sweep sends as many commands for one due session among many as among few."""
+    async with backend.open_async() as maestro:
+        counts = []
+        for others in (0, 0, 40):  # the first one also teaches the server the scripts
+            for _ in range(others):
+                await maestro.sessions.start("other")
+            await maestro.archive.sweep()
+            due = await maestro.sessions.start("due")
+            age(backend, maestro, due.id)
+            backend.raw.zrem(maestro.server.terms.keys.of_index("dirty"), due.id)
+            sweep = AsyncSweep(maestro.server, Places(maestro.project, None), horizon_ms=0, can_scan=False)
+            counted, original = [], maestro.server.connection.call
+
+            async def count(*args, original=original, counted=counted):
+                counted.append(args)
+                return await original(*args)
+
+            maestro.server.connection.call = count
+            report = await sweep.sweep()
+            maestro.server.connection.call = original
+            assert report.finalized == [due.id]
+            counts.append(len(counted))
+        assert counts[1] == counts[2]

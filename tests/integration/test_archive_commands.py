@@ -1,0 +1,71 @@
+"""The commands on a live and on an archived session: the same answers, the right exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.backends import Backend
+from tests.stored import filler
+
+
+def maestro(project: Path, *arguments: str) -> subprocess.CompletedProcess:
+    code = "import sys; from cli.main import run; sys.exit(run(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "--project", str(project), *arguments]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=Path(__file__).parents[2])
+
+
+def test_read_commands_answer_the_same_from_disk(real: Backend, project: Path):
+    """runs, show, context list and show, messages, session get print byte for byte what they printed while live."""
+    with real.open() as library:
+        session = library.sessions.start("work")
+        library.messages.add("user", "why?")
+        fill = filler(real, session.id)
+        fill.item(b"text \xc3\xa9\n")
+        fill.run(b"\xffanswer\n", prompt=b"explain")
+        library.sessions.end()
+        commands = [
+            ("runs", "--json"), ("show", "0001"), ("show", "--json"), ("show", "0001", "--prompt"),
+            ("show", "0001", "--meta"), ("context", "list", "--json"), ("context", "show", "ctx-0001"),
+            ("messages", "--json"), ("session", "get", "preferences", "--json"),
+        ]  # fmt: skip
+        live = {command: maestro(project, *command) for command in commands}
+        real.raw.delete(*library.server.terms.keys.session(session.id))
+        for command, before in live.items():
+            after = maestro(project, *command)
+            assert (after.returncode, after.stdout) == (before.returncode, before.stdout), (command, after.stderr)
+            assert after.returncode == 0, (command, after.stderr)
+        assert live[("show", "0001")].stdout == b"\xffanswer\n"
+        refused = maestro(project, "message", "add", "--role", "user", "late", "--json")
+        assert refused.returncode == 4
+        assert json.loads(refused.stderr)["error"]["code"] == "invalid_transition"
+
+
+def test_exit_codes(real: Backend, project: Path):
+    """Damage is 1, and so is an archive that cannot be written, the session still there; sync and sweep are 0."""
+    with real.open() as library:
+        session = library.sessions.start("work")
+        library.messages.add("user", "x")
+        assert maestro(project, "session", "sync").returncode == 0
+        assert maestro(project, "sweep", "--json").returncode == 0
+        assert maestro(project, "verify", "--json").returncode == 0
+        path = project / ".maestro/sessions" / session.id / "messages.jsonl"
+        path.write_bytes(path.read_bytes().replace(b"x", b"y"))
+        damaged = maestro(project, "verify", "--json")
+        assert damaged.returncode == 1
+        assert [one["path"] for one in json.loads(damaged.stdout)["damaged"]] == ["messages.jsonl"]
+        staging = project / ".maestro/sessions/.staging"
+        staging.rmdir()
+        os.symlink("/nowhere", staging)
+        assert maestro(project, "session", "end").returncode == 1
+        assert library.sessions.read().state == "finalizada"
+        assert maestro(project, "session", "end").returncode == 4
+        staging.unlink()
+        assert maestro(project, "sweep").returncode == 0
+        assert maestro(project, "verify").returncode == 0
+        assert maestro(project, "cleanup", "--json").returncode == 0
+        assert maestro(project, "verify", "none--abcdef").returncode == 3
+        assert maestro(project, "export", "--format", "json", "--output", "/nowhere/x").returncode == 1

@@ -1,0 +1,58 @@
+"""Runs where the state is on a cluster: the queue is on a server of its own, and without one that is said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from maestro_state import Maestro
+from tests.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.programs import running
+from tests.servers import cluster, valkey
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """Run a cluster for the module."""
+    with cluster(tmp_path_factory.mktemp("c")) as running_:
+        yield running_
+
+
+def test_without_a_queue_the_cause_is_named(project, nodes):
+    """A run and a worker are refused with the setting to set; nothing else is, and doctor says it beforehand."""
+    env = {"MAESTRO_REDIS_URL": nodes.url}
+    printed(project, "session", "start", "no queue", "--tool", "echo", env=env)
+    for words in (("run", "hello"), ("run", "hello", "--detach")):
+        exit_code, error = refused(project, *words, env=env)
+        assert exit_code == 2
+        assert "MAESTRO_QUEUE_URL" in error["hint"]
+    worker = maestro_command(project, "worker", "--burst", env=env)
+    assert worker.returncode == 2
+    assert "MAESTRO_QUEUE_URL" in worker.stderr
+    done = maestro_command(project, "doctor", "--json", env=env)
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["queue"]["status"] == "fail"
+    assert "MAESTRO_QUEUE_URL" in checks["queue"]["fix"]
+    printed(project, "message", "add", "--role", "user", "still works", env=env)
+
+
+def test_runs_with_the_queue_elsewhere(project, nodes, tmp_path):
+    """Sessions on every node of the cluster run through one queue on a plain server."""
+    with valkey(tmp_path) as queue:
+        env = {"MAESTRO_REDIS_URL": nodes.url, "MAESTRO_QUEUE_URL": queue.url}
+        with (
+            running(tmp_path, [MAESTRO, "--project", str(project), "worker"], env=env),
+            Maestro(project, redis_url=nodes.url, queue_url=queue.url) as maestro,
+        ):
+            wait_until(lambda: maestro.runs.workers() == 1, "the worker does not listen", 30.0)
+            started = []
+            for number in range(6):
+                session = maestro.sessions.start(f"session {number}", tool="echo")
+                started.append((session.id, maestro.runs.start(f"prompt {number}", session.id)))
+            for number, (session_id, run) in enumerate(started):
+                assert maestro.runs.wait(run, session_id).status == "success"
+                assert f"prompt {number}".encode() in maestro.runs.output(run.id, session_id)

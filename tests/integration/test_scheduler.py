@@ -1,0 +1,164 @@
+"""Schedulers of a team: exactly one is active, another takes over, and what was missed is done once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from maestro_state import Maestro
+from maestro_state.ops import scheduling
+from tests.programs import python
+from tests.waiting import wait_until
+from workers import scheduler
+from workers.scheduler import CLEANUP_MS, Scheduler, Work
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch):
+    """Make a turn end soon after its holder is gone."""
+    monkeypatch.setattr(scheduling, "LEASE_MS", 600)
+    monkeypatch.setattr(scheduler, "LEASE_MS", 600)
+    monkeypatch.setattr(scheduler, "BEAT_S", 0.1)
+
+
+class Diary:
+    """What schedulers did, and how many of them at once."""
+
+    def __init__(self):
+        self.sweeps = []
+        self.cleanups = []
+        self.at_once = []
+        self._lock = threading.Lock()
+        self._busy = 0
+        self.hold = threading.Event()
+        self.hold.set()
+
+    def work(self, name):
+        """Return what the scheduler of that name does."""
+
+        def sweep(maestro):
+            with self._lock:
+                self._busy += 1
+                self.at_once.append(self._busy)
+                self.sweeps.append(name)
+            self.hold.wait(30)
+            with self._lock:
+                self._busy -= 1
+            return True
+
+        def cleanup(maestro):
+            self.cleanups.append(name)
+            return True
+
+        return Work(sweep, cleanup)
+
+
+@contextmanager
+def scheduling_in(project, diary, name):
+    """Run a scheduler in a thread until the end."""
+    leaving = threading.Event()
+    one = Scheduler(lambda: Maestro(project, checkpoint_seconds=1), diary.work(name), leaving)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        yield leaving
+    finally:
+        leaving.set()
+        diary.hold.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_exactly_one_is_active_and_another_takes_over(real):
+    """Three schedulers, one works; when it leaves, another does, and never two at once."""
+    diary = Diary()
+    with ExitStack() as stack:
+        leaving = {name: stack.enter_context(scheduling_in(real.project, diary, name)) for name in "abc"}
+        wait_until(lambda: len(diary.sweeps) >= 3, "nobody sweeps")
+        first = diary.sweeps[0]
+        assert set(diary.sweeps) == {first}
+        leaving[first].set()
+        wait_until(lambda: len(set(diary.sweeps)) == 2, "nobody takes over")
+    assert set(diary.at_once) == {1}
+    assert len(diary.cleanups) == 1
+
+
+def test_long_work_keeps_its_turn(real):
+    """A pass that takes longer than the lease is not interrupted, and nobody else begins."""
+    diary = Diary()
+    diary.hold.clear()
+    with Maestro(real.project) as maestro, scheduling_in(real.project, diary, "a"):
+        wait_until(lambda: diary.sweeps, "nobody sweeps")
+        key = maestro.server.terms.keys.schedule[0]
+        first = int(real.raw.hget(key, "until"))
+        with scheduling_in(real.project, diary, "b"):
+            wait_until(lambda: int(real.raw.hget(key, "until")) > first + 1200, "the turn is not kept")
+            assert diary.sweeps == ["a"]
+            diary.hold.set()
+
+
+def test_a_turn_that_was_taken_away_is_noticed(real):
+    """A holder that was silent for too long is refused by its number: its note is not believed, it becomes inactive."""
+    with Maestro(real.project) as slow, Maestro(real.project) as quick:
+        turn = slow.schedule.take()
+        assert turn.fence == "1"
+        assert quick.schedule.take().fence is None
+        wait_until(lambda: quick.schedule.take().fence is not None, "the lease does not end")
+        assert slow.schedule.take(turn).fence is None
+        assert slow.schedule.note_swept(turn) is False
+        slow.schedule.leave(turn)
+        assert slow.schedule.take().fence is None  # the other one still has it
+        # Control: by hand, without a turn, it may be noted.
+        assert slow.schedule.note_swept() is True
+
+
+@pytest.mark.parametrize(("days", "cleanups"), [(0.5, 0), (1.5, 1), (40, 1)])
+def test_what_was_missed_is_done_once(real, days, cleanups):
+    """After a downtime of any length each thing that is due is done once, and what is not due is not done."""
+    diary = Diary()
+    with Maestro(real.project) as maestro:
+        then = maestro.schedule.now_ms() - int(days * DAY_MS)
+        real.raw.hset(maestro.server.terms.keys.schedule[0], mapping={"swept_at": then, "cleaned_at": then})
+        with scheduling_in(real.project, diary, "a"):
+            wait_until(lambda: len(diary.sweeps) >= 2, "nobody sweeps")
+        assert len(diary.cleanups) == cleanups
+        cleaned_at = int(real.raw.hget(maestro.server.terms.keys.schedule[0], "cleaned_at"))
+        assert (cleaned_at > then) == bool(cleanups)
+        assert maestro.schedule.now_ms() - cleaned_at < CLEANUP_MS
+
+
+def test_work_that_fails_does_not_end_the_scheduler(real):
+    """What goes wrong is tried again when it is due again."""
+    tries = []
+
+    def fails(maestro):
+        tries.append(1)
+        raise OSError(28, "No space left on device")
+
+    leaving = threading.Event()
+    one = Scheduler(lambda: Maestro(real.project, checkpoint_seconds=1), Work(fails, fails), leaving)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    wait_until(lambda: len(tries) >= 3, "it gave up")
+    leaving.set()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_killed_scheduler_is_replaced(project, tmp_path):
+    """kill -9 of the active process: another one takes the turn with a higher number when the lease ends."""
+    with Maestro(project) as maestro, ExitStack() as stack:
+        maestro.sessions.start("looked after")
+        both = [stack.enter_context(python(tmp_path, "schedule", project)) for _ in range(2)]
+        wait_until(lambda: any(one.lines() for one in both), "nobody is active", 30.0)
+        active, other = sorted(both, key=lambda one: not one.lines())
+        assert not other.lines()
+        os.kill(active.process.pid, signal.SIGKILL)
+        wait_until(lambda: other.lines(), "nobody takes over", 30.0)
+        assert int(other.lines()[0]) > int(active.lines()[0])

@@ -1,0 +1,185 @@
+"""What goes after a while and what never does: decided purely, done as one more generation, safe to be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maestro_state.archive.home import Home
+from maestro_state.archive.reader import ArchivedSession
+from maestro_state.archive.retention import LOCK, clean, plan
+from maestro_state.archive.verify import verify
+from maestro_state.clock import iso
+from maestro_state.contents import Flags, OutputRef, RelevantOutput, Run
+from maestro_state.models import Counters, Session, Stats
+from maestro_state.project import Project
+from tests.backends import BACKENDS, Clock
+from tests.stored import filler
+
+DAY_MS = 24 * 3600 * 1000
+NOW = 1_800_000_000_000
+
+
+def a_run(number: int, status: str, finished_ms: int = NOW) -> Run:
+    return Run(id=f"{number:04}", tool="t", prompt_source="cli", flags=Flags(status == "dry", False), status=status,
+               created_at=iso(finished_ms), finished_at=iso(finished_ms), context_refs=[], context_version=[],
+               output_ref=OutputRef("output.txt", 3, "x"))  # fmt: skip
+
+
+def a_session(updated_ms: int) -> Session:
+    return Session(id="a--abcdef", slug="a", state="finalizada", tool_active=None, created_at=iso(updated_ms),
+                   updated_at=iso(updated_ms), counters=Counters(), stats=Stats(), session_id="a--abcdef", user_id="u",
+                   status="expired", last_activity=iso(updated_ms), project_context={}, working_directory="/",
+                   preferences={}, ttl_seconds=1)  # fmt: skip
+
+
+STATUSES = st.sampled_from(["pending", "running", "success", "error", "canceled", "dry"])
+
+
+@given(st.lists(STATUSES, max_size=8), st.sets(st.integers(1, 8)), st.sets(st.integers(1, 8)),
+       st.one_of(st.none(), st.integers(1, 8)), st.integers(-5, 100))  # fmt: skip
+def test_what_must_stay_always_stays(statuses, relevant, present, last, age_days):
+    """Promoted, last and open outputs never go, nothing goes from a young session, and rows never dangle."""
+    then = NOW - age_days * DAY_MS
+    runs = [a_run(number, status, then) for number, status in enumerate(statuses, start=1)]
+    rows = [RelevantOutput(f"{number:04}", "x") for number in sorted(relevant)]
+    there = {f"{number:04}" for number in present} & {run.id for run in runs}
+    last_id = f"{last:04}" if last else None
+    wanted = plan(a_session(then), runs, rows, last_id, there, before_ms=NOW - 30 * DAY_MS)
+
+    by_id = {run.id: run.status for run in runs}
+    assert all(by_id[one] == "dry" for one in wanted.dry_runs)
+    assert not set(wanted.outputs) & {row.run_id for row in rows}
+    assert last_id not in wanted.outputs
+    assert all(by_id[one] not in ("pending", "running") for one in wanted.outputs)
+    staying = there - set(wanted.outputs) - set(wanted.dry_runs)
+    assert {row.run_id for row in wanted.relevant} <= staying
+    if age_days <= 30:
+        assert (wanted.outputs, wanted.dry_runs) == ([], [])
+
+
+@pytest.fixture
+def old(project: Path):
+    """Return a project with one archived session of runs: relevant, plain, dry, failed, last."""
+    with BACKENDS["fake"](project) as backend, backend.open(now_ms=Clock(NOW - 40 * DAY_MS)) as maestro:
+        session = maestro.sessions.start("old")
+        fill = filler(backend, session.id)
+        fill.item(b"kept for ever")
+        fill.promote(fill.run(b"relevant"))
+        fill.run(b"plain")
+        fill.run(None, status="dry")
+        fill.run(b"failed", status="error")
+        fill.run(b"last")
+        maestro.sessions.end()
+        logs = project / ".maestro/logs"
+        logs.mkdir()
+        for name, age in (("tool-check-1.log", 40), ("tool-check-2.log", 1), ("future.log", -400)):
+            (logs / name).write_text("x")
+            os.utime(logs / name, ((NOW - age * DAY_MS) / 1000,) * 2)
+        (logs / "notes.txt").write_text("not ours")
+    return Home.of_project(Project(project)), session.id
+
+
+def run_clean(home: Home, days: int = 30, now_ms: int = NOW, live: set[str] | None = None, dry_run: bool = False):
+    return clean(home, live or set(), now_ms=now_ms, days=days, dry_run=dry_run)
+
+
+def test_cleanup_removes_what_may_go_and_nothing_else(old):
+    """Old outputs, dry runs and logs go, on record; verify finds no damage; a second one has nothing to do."""
+    home, session_id = old
+    folder = Path(home.path) / "sessions" / session_id
+    wanted = [
+        *(f".maestro/sessions/{session_id}/runs/{path}" for path in
+          ("0002/output.txt", "0004/output.txt", "0003/meta.json", "0003/prompt.txt", "0003/sent_context.json")),
+        ".maestro/logs/tool-check-1.log",
+    ]  # fmt: skip
+    planned = run_clean(home, dry_run=True)
+    assert planned.removed == wanted
+    assert (folder / "runs/0002/output.txt").exists()
+
+    report = run_clean(home)
+    assert (report.removed, report.damaged, report.busy) == (wanted, [], False)
+    assert not (folder / "runs/0002/output.txt").exists()
+    assert (folder / "runs/0002/meta.json").exists()
+    assert not (folder / "runs/0003").exists()
+    assert (folder / "runs/0001/output.txt").read_bytes() == b"relevant"
+    assert (folder / "runs/0005/output.txt").read_bytes() == b"last"
+    assert json.loads((folder / "session.json").read_text())["cleanup_at"] == iso(NOW)
+    assert verify(home, session_id).ok
+    assert [run.id for run in ArchivedSession(home, session_id).runs()] == ["0001", "0002", "0004", "0005"]
+    assert b"".join(ArchivedSession(home, session_id).output("0002")) == b""
+    assert sorted(os.listdir(Path(home.path) / "logs")) == ["future.log", "notes.txt", "tool-check-2.log"]
+    assert run_clean(home).removed == []
+
+
+@pytest.mark.parametrize(("days", "ahead_days"), [(30, -15), (41, 0), (30, -400), (36_500, 0)])
+def test_nothing_goes_early(old, days: int, ahead_days: int):
+    """Before its time nothing goes, also when the clock has been set back."""
+    home, _ = old
+    report = run_clean(home, days=days, now_ms=NOW + ahead_days * DAY_MS)
+    assert [path for path in report.removed if "/sessions/" in path] == []
+
+
+def test_a_session_the_server_has_is_left_alone(old):
+    """What is live is not cleaned, however old."""
+    home, session_id = old
+    assert [path for path in run_clean(home, live={session_id}).removed if "/sessions/" in path] == []
+
+
+def test_a_damaged_archive_is_kept_and_reported(old):
+    """One changed byte anywhere, and the whole session stays as it is."""
+    home, session_id = old
+    (Path(home.path) / "sessions" / session_id / "context/blobs/ctx-0001.txt").write_bytes(b"KEPT for ever")
+    report = run_clean(home)
+    assert [one.id for one in report.damaged] == [session_id]
+    assert (Path(home.path) / "sessions" / session_id / "runs/0002/output.txt").exists()
+
+
+def test_two_at_once_do_not_collide(old):
+    """While one cleans, a second does nothing and says so; many at once remove everything exactly once."""
+    home, _ = old
+    with home.sessions() as folder, folder.try_locked(LOCK) as held:
+        assert held is not None
+        assert run_clean(home).busy
+    reports = []
+    threads = [threading.Thread(target=lambda: reports.append(run_clean(home))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    removed = [path for report in reports for path in report.removed]
+    assert len(removed) == len(set(removed)) == 6
+
+
+def test_a_relevant_row_without_its_output_is_repaired(old):
+    """relevant.json loses rows whose output is gone for good."""
+    home, session_id = old
+    run_clean(home)
+    folder = Path(home.path) / "sessions" / session_id
+    os.unlink(folder / "runs/0001/output.txt")
+    assert [one.id for one in run_clean(home).damaged] == [session_id], "removed by somebody else: that is damage"
+
+
+def test_the_earlier_of_two_clocks_decides(project: Path):
+    """A machine whose clock jumped forty days ahead of the server's removes nothing."""
+    with BACKENDS["fake"](project) as backend:
+        with backend.open() as maestro:
+            session = maestro.sessions.start("young")
+            fill = filler(backend, session.id)
+            fill.run(b"one")
+            fill.run(b"two")
+            maestro.sessions.end()
+            backend.raw.delete(*maestro.server.terms.keys.session(session.id))
+            backend.raw.delete(*maestro.server.terms.keys.index)
+            ahead = Clock(maestro.server.now_ms() + 40 * DAY_MS)
+        with backend.open(now_ms=ahead) as maestro:
+            assert maestro.archive.cleanup().removed == []
+            assert maestro.archive.cleanup(days=0).removed == [
+                f".maestro/sessions/{session.id}/runs/0001/output.txt"
+            ]

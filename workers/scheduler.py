@@ -1,0 +1,198 @@
+"""The scheduler: sweeps often, cleans up daily, for a whole team. Any number may run; exactly one is active.
+
+The active one has a turn with a lease, which a thread keeps while work is under way; when it is gone, another takes
+over as soon as the lease ends. What is due is decided by what the server remembers, so that after a downtime, of
+whatever length, each thing is done once and at once. What is done is safe to be done twice: a turn that was lost
+unnoticed costs time, nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from maestro_state.errors import MaestroError, ServerUnavailable
+from maestro_state.logs import get_logger
+from maestro_state.ops.scheduling import LEASE_MS, Turn
+from workers.usage import SERVICE_CLIENT
+
+if TYPE_CHECKING:
+    from maestro_state import Maestro
+
+#: Milliseconds between two cleanups of the disk.
+CLEANUP_MS = 24 * 3600 * 1000
+#: Seconds between two signs of life.
+BEAT_S = LEASE_MS / 1000 / 3
+
+_log = get_logger("maestro.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to do: each returns whether it was done, so that it is not due again at once."""
+
+    sweep: Callable[[Maestro], bool]
+    cleanup: Callable[[Maestro], bool]
+
+
+class _Turn:
+    """A turn that a thread keeps."""
+
+    def __init__(self, open_maestro: Callable[[], Maestro], turn: Turn) -> None:
+        self.turn = turn
+        self.is_lost = threading.Event()
+        self._open = open_maestro
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="scheduler-turn", daemon=True)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        # A connection of its own: a long call of the work must not keep the sign of life waiting.
+        with self._open() as maestro:
+            while not self._done.wait(BEAT_S):
+                # While the server is away nobody else can take the turn either.
+                with suppress(ServerUnavailable):
+                    if maestro.schedule.take(self.turn).fence is None:
+                        self.is_lost.set()
+                        return
+
+    def close(self) -> None:
+        self._done.set()
+        self._thread.join(LEASE_MS / 1000)
+
+
+class Scheduler:
+    """One scheduler of a team."""
+
+    def __init__(self, open_maestro: Callable[[], Maestro], work: Work, leaving: threading.Event) -> None:
+        """Take how to reach the server, what to do there, and what says that it is time to leave."""
+        self._open = open_maestro
+        self._work = work
+        self._leaving = leaving
+
+    def run(self) -> None:
+        """Take turns until told to leave. A server that is away is waited for."""
+        with self._open() as maestro:
+            while not self._leaving.is_set():
+                try:
+                    turn = maestro.schedule.take()
+                    if turn.fence is not None:
+                        self._be_active(maestro, turn)
+                        continue
+                    _log.debug("scheduler_waits", active=turn.holder)
+                    wait_s = min(BEAT_S, turn.left_ms / 1000 + 0.1)
+                except ServerUnavailable as error:
+                    _log.warning("server_unavailable", reason=str(error))
+                    wait_s = BEAT_S
+                self._leaving.wait(wait_s)
+
+    def _be_active(self, maestro: Maestro, turn: Turn) -> None:
+        """Do what is due for as long as the turn lasts."""
+        _log.info("scheduler_active", fence=turn.fence)
+        kept = _Turn(self._open, turn)
+        try:
+            while not self._leaving.is_set() and not kept.is_lost.is_set():
+                wait_ms = self._do_what_is_due(maestro, kept)
+                kept.is_lost.wait(0) or self._leaving.wait(min(BEAT_S, wait_ms / 1000))
+        finally:
+            kept.close()
+            _log.info("scheduler_inactive", fence=turn.fence, lost=kept.is_lost.is_set())
+            if not kept.is_lost.is_set():
+                with suppress(ServerUnavailable):
+                    maestro.schedule.leave(turn)
+
+    def _do_what_is_due(self, maestro: Maestro, kept: _Turn) -> int:
+        """Return how long nothing is due, in milliseconds."""
+        every_ms = max(1, maestro.settings.checkpoint_seconds * 1000 // 2)
+        current = maestro.schedule.take(kept.turn)
+        if current.fence is None:
+            kept.is_lost.set()
+            return 0
+        now_ms = maestro.schedule.now_ms()
+        if now_ms >= current.swept_at + every_ms and self._did("sweep", self._work.sweep, maestro):
+            maestro.schedule.note_swept(kept.turn)
+        if kept.is_lost.is_set() or self._leaving.is_set():
+            return 0
+        if now_ms >= current.cleaned_at + CLEANUP_MS and self._did("cleanup", self._work.cleanup, maestro):
+            maestro.schedule.note_cleaned(kept.turn)
+        return every_ms
+
+    def _did(self, name: str, work: Callable[[Maestro], bool], maestro: Maestro) -> bool:
+        """Do one thing; what goes wrong is logged, and tried again when it is due again."""
+        try:
+            return work(maestro)
+        except ServerUnavailable:
+            raise
+        except (MaestroError, OSError) as error:
+            _log.error(f"{name}_failed", reason=str(error))
+            return True
+
+
+def the_work() -> Work:
+    """Return what a scheduler does."""
+    # By name: a scheduler is tested with other work, and pays for this only when it is started.
+    one_sweep = import_module("workers.sweep").sweep
+
+    def one_pass(maestro: Maestro) -> bool:
+        report = one_sweep(maestro)
+        if report.busy:
+            return False
+        done = {name: len(getattr(report, name)) for name in ("checkpointed", "finalized", "archived", "errors")}
+        if any(done.values()):
+            _log.info("swept", **done)
+        for failure in report.errors:
+            _log.error("not_written", session=failure.id, reason=failure.reason)
+        return True
+
+    def cleanup(maestro: Any) -> bool:
+        report = maestro.archive.cleanup()
+        _log.info("cleaned_up", removed=len(report.removed), kept=report.kept)
+        return True
+
+    return Work(one_pass, cleanup)
+
+
+def keep_house(project: str, *, redis_url: str | None = None, client_name: str | None = None) -> int:
+    """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status."""
+    import signal
+    from types import FrameType
+
+    from maestro_state import Maestro
+    from maestro_state.logs import configure_logs
+
+    leaving = threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        leaving.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+    def open_maestro() -> Maestro:
+        return Maestro(project, redis_url=redis_url, client_name=client_name)
+
+    with open_maestro() as maestro:
+        configure_logs(maestro.settings.log_level)
+    Scheduler(open_maestro, the_work(), leaving).run()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Keep house for one project's embedded server; its stack starts this."""
+    import argparse
+
+    from maestro_state.embedded import socket_address
+
+    parser = argparse.ArgumentParser(prog="workers.scheduler", description="Keep house for a project's stack.")
+    parser.add_argument("--project", required=True, help="root folder of the project")
+    root = parser.parse_args(arguments).project
+    # Named outright: this never starts the embedded server, which may have been stopped on purpose.
+    return keep_house(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,25 @@
+"""The sweep as the scheduler, the stack and `maestro sweep` run it: one pass.
+
+Runs are recovered first, so that a session is written to disk with the true end of its runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maestro_state import Maestro
+    from maestro_state._sync.server import Server
+    from maestro_state._sync.sweep import SweepReport
+
+
+def sweep(maestro: Maestro) -> SweepReport:
+    """Do one pass."""
+
+    def recover(_: Server) -> list[str]:
+        return [f"{session_id}/{run_id}" for session_id, run_id in maestro.claims.recover()]
+
+    report = maestro.archive.sweep([recover])
+    if report.busy is None:
+        report.checkpointed += maestro.work.sweep()
+    return report
