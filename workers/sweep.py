@@ -19,7 +19,10 @@ def sweep(maestro: Maestro) -> SweepReport:
     def recover(_: Server) -> list[str]:
         return [f"{session_id}/{run_id}" for session_id, run_id in maestro.claims.recover()]
 
-    return maestro.archive.sweep([recover])
+    report = maestro.archive.sweep([recover])
+    if report.busy is None:
+        maestro.schedule.note_swept()  # whoever did it, doctor and the schedulers know
+    return report
 
 
 def before_stop(maestro: Maestro) -> bool:
