@@ -67,6 +67,9 @@ def main() -> None:
                 output.line(next(seen))
                 third.type("message", "add", "--role", "assistant", "the cookie lost its domain in the last release")
                 output.line(next(seen))
+                (folder / "login.py").write_text("def login(user):\n    return user.cookie\n")
+                first.type("context", "add", "login.py")
+                output.line(next(seen))
                 first.type("use", "echo")
                 output.line(next(seen))
                 first.type("run", "say what you would change")
@@ -77,7 +80,12 @@ def main() -> None:
                 third.type("session", "status")
                 first.type("session", "end")
                 output.line(next(seen))
-            third.type("messages")
+            third.type("verify")
+            archive = next(folder.glob(".maestro/sessions/*--*"))
+            output.line(f"\nOn disk, whatever becomes of the server: {archive.relative_to(folder)}/")
+            for path in sorted(archive.rglob("*.*")):
+                output.line(f"     {path.relative_to(archive)}")
+            output.line()
         finally:
             subprocess.run([_MAESTRO, "stack", "stop"], cwd=folder, stdout=subprocess.DEVNULL, check=False)
     output.line(f"Now yours: {os.path.relpath(_MAESTRO)} session start my-work, and maestro watch in another terminal.")

@@ -57,6 +57,8 @@ def run(
     asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options}
     if confirm and not dry:
         asked["confirmed_at"] = _confirmed(app, content, options["tool"], as_json=as_json)
+    if cookie := options["cookie"] or app.maestro.settings.cookie:
+        app.maestro.work.read(cookie)  # one that nobody knows fails now, not when the tool has done its work
     started = room.start(content, dry=dry, **asked)
     if dry:
         preview = room.preview_of(started)

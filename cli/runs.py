@@ -130,7 +130,9 @@ def _show_output(app: App, run: Run, *, raw: bool) -> None:
 @json_option
 @pass_app
 def cancel(app: App, run_id: str | None, wait: bool, as_json: bool) -> None:
-    """Cancel a run, whichever terminal started it (default: the newest open one).
+    """Cancel a run.
+
+    It does not matter which terminal started it; without RUN it is the newest open one.
 
     \b
     Example:

@@ -129,12 +129,18 @@ class Project:
         self._rewrite(lambda rows: [*(one for one in rows if one.id != row.id), row])
 
     def index_refresh(self, row: IndexRow) -> None:
-        """Bring a session's row up to date, its `active` mark kept; writes only when something changed."""
+        """Bring a session's row up to date, its `active` mark kept.
+
+        While only its time of activity moves, and within the hour, nothing is written: that costs more than it tells.
+        """
 
         def fresh(rows: list[IndexRow]) -> list[IndexRow]:
             known = next((one for one in rows if one.id == row.id), None)
             wanted = msgspec.structs.replace(row, active=known.active if known else None)
-            return rows if known == wanted else [*(one for one in rows if one.id != row.id), wanted]
+            same = known and msgspec.structs.replace(known, updated_at=row.updated_at) == wanted
+            if same and known and known.updated_at[:13] == row.updated_at[:13]:
+                return rows
+            return [*(one for one in rows if one.id != row.id), wanted]
 
         self._rewrite(fresh)
 

@@ -46,7 +46,7 @@ def generation_of(root: Path) -> int | None:
     found = home.open_session(SESSION_ID)
     assert found is not None, "there is no archive any more"
     with found:
-        folder = found.path
+        folder = Path(found.path)
     for number in (1, 2):
         if all((folder / path).is_file() and (folder / path).read_bytes() == content
                for path, content in contents(number).items()):  # fmt: skip

@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from maestro_state.errors import MaestroError
 from maestro_state.logs import get_logger
 from workers.services import Keeper, ProcessService
-from workers.usage import OpenRuns
+from workers.sweep import sweep
+from workers.usage import Insider
 
 #: Seconds a worker gets to end its run and say goodbye.
 STOP_S = 15.0
@@ -35,16 +37,16 @@ class StackWorker:
     def __init__(self, root: Path) -> None:
         """Work for one project."""
         self._process = worker_service(str(root), is_stack=True)
-        self._open_runs = OpenRuns(root)
+        self._insider = Insider(root)
 
     def start(self) -> None:
         """Start the worker."""
         self._process.start()
-        self._open_runs.any()  # connects, now that there is use anyway
+        self._insider.has_open_runs()  # connects, now that there is use anyway
 
     def stop(self, timeout_s: float) -> None:
         """Stop the worker; the run it has ends, and says why."""
-        self._open_runs.close()
+        self._insider.close()
         self._process.stop(timeout_s)
 
     def is_alive(self) -> bool:
@@ -53,7 +55,46 @@ class StackWorker:
 
     def before_stop(self) -> bool:
         """Let nobody stop the stack for idling while a run is open."""
-        return not self._open_runs.any()
+        return not self._insider.has_open_runs()
+
+
+class StackScheduler:
+    """The scheduler that the embedded stack brings along; before the stack stops, everything is written to disk."""
+
+    name = "scheduler"
+
+    def __init__(self, root: Path) -> None:
+        """Keep house for one project."""
+        self._insider = Insider(root)
+        self._process = ProcessService(
+            self.name, [sys.executable, "-P", "-m", "workers.scheduler", "--project", str(root)]
+        )
+
+    def start(self) -> None:
+        """Start the scheduler."""
+        self._process.start()
+        self._insider.has_open_runs()  # connects, now that there is use anyway
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop the scheduler."""
+        self._insider.close()
+        self._process.stop(timeout_s)
+
+    def is_alive(self) -> bool:
+        """Say whether it is running."""
+        return self._process.is_alive()
+
+    def before_stop(self) -> bool:
+        """Write everything to disk; what cannot be written is kept by the server's own file and tried again later."""
+        try:
+            report = sweep(self._insider.maestro)
+        except MaestroError as error:
+            _log.warning("not_on_disk", reason=str(error))
+            return True
+        for failure in report.errors:
+            _log.warning("not_on_disk", session=failure.id, reason=failure.reason)
+        # Somebody else is at it just now: the stack waits for the next look.
+        return report.busy is None
 
 
 def work_together(root: str, count: int, *, burst: bool = False) -> int:

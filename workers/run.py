@@ -17,6 +17,8 @@ from maestro_state.errors import LostClaim, MaestroError, NotFound, ServerUnavai
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.rendering import render
+from maestro_state.tools_file import trusted_paths
+from workers.aftermath import follow_up
 from workers.guard import Guard
 from workers.invoke import Finished, Invocation, invoke
 
@@ -79,6 +81,7 @@ class Workshop:
                 attempt.give_up(error)
                 return None
             _log.info("run_finished", status=ended.status)
+            follow_up(maestro, session_id, run_id)
             return ended.status
 
 
@@ -115,12 +118,13 @@ class _Attempt:
         if not os.path.isdir(folder):
             return self._failed(f"the working directory {folder} is not there")
         environment = tool.environment(os.environ, run.env)
-        program = tool.program(environment.get("PATH"))
+        # A program that the project's own file names counts only when its user trusts that file.
+        program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))
         if program is None:
             return self._failed(f"'{tool.argv()[0]}' is not installed where the worker runs (maestro tool check)")
         self._open_stderr_log()
         try:
-            finished = invoke(self._invocation(tool, sent, environment))
+            finished = invoke(self._invocation([program, *tool.argv()[1:]], sent, environment))
         except OSError as error:
             return self._failed(f"'{tool.argv()[0]}' could not be started: {error.strerror}")
         finally:
@@ -140,10 +144,10 @@ class _Attempt:
         digest = self._digest.hexdigest() if self._size else None
         return Ended(status="error", error=reason, size=self._size, digest=digest)
 
-    def _invocation(self, tool: Tool, sent: bytes, environment: dict[str, str]) -> Invocation:
+    def _invocation(self, argv: list[str], sent: bytes, environment: dict[str, str]) -> Invocation:
         timeout_s = self._claim.run.timeout_s or self._maestro.settings.run_timeout_seconds
         return Invocation(
-            argv=tool.argv(),
+            argv=argv,
             stdin=sent,
             folder=self._claim.working_directory,
             environment=environment,

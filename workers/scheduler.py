@@ -9,7 +9,7 @@ unnoticed costs time, nothing else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.logs import get_logger
 from maestro_state.ops.scheduling import LEASE_MS, Turn
+from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
@@ -153,7 +154,7 @@ def the_work() -> Work:
     return Work(one_pass, cleanup)
 
 
-def keep_house(project: str) -> int:
+def keep_house(project: str, *, redis_url: str | None = None, client_name: str | None = None) -> int:
     """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status."""
     import signal
     from types import FrameType
@@ -169,7 +170,27 @@ def keep_house(project: str) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
-    with Maestro(project) as maestro:
+    def open_maestro() -> Maestro:
+        return Maestro(project, redis_url=redis_url, client_name=client_name)
+
+    with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
-    Scheduler(lambda: Maestro(project), the_work(), leaving).run()
+    Scheduler(open_maestro, the_work(), leaving).run()
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Keep house for one project's embedded server; its stack starts this."""
+    import argparse
+
+    from maestro_state.embedded import socket_address
+
+    parser = argparse.ArgumentParser(prog="workers.scheduler", description="Keep house for a project's stack.")
+    parser.add_argument("--project", required=True, help="root folder of the project")
+    root = parser.parse_args(arguments).project
+    # Named outright: this never starts the embedded server, which may have been stopped on purpose.
+    return keep_house(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -21,7 +21,8 @@ from maestro_state.embedded import is_running, locks, paths
 from maestro_state.embedded.control import sync_data
 from maestro_state.embedded.wire import WireError
 from maestro_state.errors import MaestroError
-from workers.pool import StackWorker
+from maestro_state.settings_cache import load_settings
+from workers.pool import StackScheduler, StackWorker
 from workers.services import Keeper
 from workers.usage import Usage
 
@@ -214,9 +215,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="workers.stack", description="Look after a project's stack.")
     parser.add_argument("--project", type=Path, required=True, help="root folder of the project")
     root = parser.parse_args(arguments).project.resolve()
-    idle = os.environ.get("MAESTRO_STACK_IDLE_SECONDS", "")
-    idle_s = int(idle) if idle.isdigit() and int(idle) > 0 else IDLE_S
-    return supervise(root, idle_s=idle_s, services=[StackWorker(root)])
+    try:
+        idle_s = load_settings(root, os.environ).stack_idle_seconds
+    except MaestroError:
+        idle_s = IDLE_S  # whoever set it wrong is told by every command
+    return supervise(root, idle_s=idle_s, services=[StackWorker(root), StackScheduler(root)])
 
 
 if __name__ == "__main__":

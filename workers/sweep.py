@@ -21,11 +21,6 @@ def sweep(maestro: Maestro) -> SweepReport:
 
     report = maestro.archive.sweep([recover])
     if report.busy is None:
+        report.checkpointed += maestro.work.sweep()
         maestro.schedule.note_swept()  # whoever did it, doctor and the schedulers know
     return report
-
-
-def before_stop(maestro: Maestro) -> bool:
-    """Write everything to disk before the server stops; False when something could not be written."""
-    report = sweep(maestro)
-    return not report.errors and report.busy is None

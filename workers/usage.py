@@ -90,23 +90,28 @@ def _foreign(wire: Wire) -> bool:
     return any(f" name={SERVICE_CLIENT}" not in client for client in clients)
 
 
-class OpenRuns:
-    """Tells whether runs are under way, over a connection that stays open: a new one would count as use."""
+class Insider:
+    """Maestro for the stack's own use, over a connection that stays open: a new one would count as use."""
 
     def __init__(self, root: Path) -> None:
         """Remember the project; nothing is opened yet."""
         self._root = root
         self._maestro: Maestro | None = None
 
-    def any(self) -> bool:
+    @property
+    def maestro(self) -> Maestro:
+        """Open it, unless it is; never starts the server."""
+        if self._maestro is None:
+            from maestro_state import Maestro
+
+            url = f"unix://{socket_address(self._root)}"
+            self._maestro = Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
+        return self._maestro
+
+    def has_open_runs(self) -> bool:
         """Say whether a run of any session is open; a server that is not there has none that matter."""
         try:
-            if self._maestro is None:
-                from maestro_state import Maestro
-
-                url = f"unix://{socket_address(self._root)}"
-                self._maestro = Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
-            return any(one.state == SessionState.RUNNING for one in self._maestro.sessions.list())
+            return any(one.state == SessionState.RUNNING for one in self.maestro.sessions.list())
         except MaestroError:
             return False
 

@@ -32,6 +32,10 @@ from maestro_state.states import FROZEN
 _TRIES = 3000
 _PAUSE_S = 0.02
 
+#: Contents fetched at a time, in number and in bytes.
+_AHEAD = 32
+_AHEAD_BYTES = 8 << 20
+
 
 T = TypeVar("T")
 
@@ -118,15 +122,16 @@ class AsyncFlush:
 async def _write_contents(generation: Generation, live: AsyncLive, moment: Moment) -> None:
     """Write everything but the streams."""
     seen: dict[str, str] = {}
+    blobs = _Blobs(live, _wanted(generation, moment))
     for item in moment.items:
         generation.put(layout.item_path(item.id), layout.pretty(item))
-        await _write_blob(generation, live, layout.blob_path(item.id), item.snapshot.digest, seen)
+        await _write_blob(generation, blobs, layout.blob_path(item.id), item.snapshot.digest, seen)
     for run in moment.runs:
         generation.put(layout.run_path(run.id, "meta.json"), layout.pretty(run))
         sent = msgspec.json.decode(moment.sent.get(run.id, b"[]"))
         generation.put(layout.run_path(run.id, "sent_context.json"), layout.pretty(sent))
         if run.prompt_digest:
-            await _write_blob(generation, live, layout.run_path(run.id, "prompt.txt"), run.prompt_digest, seen)
+            await _write_blob(generation, blobs, layout.run_path(run.id, "prompt.txt"), run.prompt_digest, seen)
     newest = last_output(moment.runs)
     active = {"items": [item.id for item in moment.items if item.state == "active"]}
     generation.put(layout.ACTIVE, layout.pretty(active | ({"last_output_ref": newest["run_id"]} if newest else {})))
@@ -140,14 +145,37 @@ async def _write_contents(generation: Generation, live: AsyncLive, moment: Momen
     generation.put(layout.SESSION, layout.pretty(document))
 
 
-async def _write_blob(generation: Generation, live: AsyncLive, path: str, digest: str, seen: dict[str, str]) -> None:
+def _wanted(generation: Generation, moment: Moment) -> list[str]:
+    """Return the digests that are not on disk yet, in the order they are asked for."""
+    pairs = [(layout.blob_path(item.id), item.snapshot.digest) for item in moment.items]
+    pairs += [(layout.run_path(run.id, "prompt.txt"), run.prompt_digest) for run in moment.runs if run.prompt_digest]
+    return list(dict.fromkeys(digest for path, digest in pairs if not generation.has(path, digest)))
+
+
+class _Blobs:
+    """Contents fetched several at a time, as many as fit into a few megabytes."""
+
+    def __init__(self, live: AsyncLive, wanted: list[str]) -> None:
+        self.session_id = live.id
+        self._live = live
+        self._wanted = wanted
+        self._ahead: dict[str, bytes] = {}
+
+    async def get(self, digest: str) -> bytes:
+        if digest not in self._ahead and digest in self._wanted:
+            at = self._wanted.index(digest)
+            self._ahead = await self._live.blobs(self._wanted[at : at + _AHEAD], _AHEAD_BYTES)
+        return self._ahead.pop(digest, None) or await self._live.blob(digest)
+
+
+async def _write_blob(generation: Generation, blobs: _Blobs, path: str, digest: str, seen: dict[str, str]) -> None:
     if not (generation.has(path, digest) and generation.keep(path)):
         if digest in seen:
             generation.same(path, seen[digest])
         else:
-            content = await live.blob(digest)
+            content = await blobs.get(digest)
             if layout.sha256(content) != digest:
-                raise ArchiveFailed(f"the server's content of {path} in {live.id} does not fit its digest")
+                raise ArchiveFailed(f"the server's content of {path} in {blobs.session_id} does not fit its digest")
             generation.put(path, content)
     seen.setdefault(digest, path)
 

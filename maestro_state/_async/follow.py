@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
@@ -39,12 +41,15 @@ class AsyncFollow:
         """
         source = await self._sessions.source(ref)
         session = await source.record()
-        if source.archived:
-            found = self._archived(source, session, cursor)
-        else:
-            found = self._live(session, cursor, until_idle_ms, terminal)
-        async for event in found:
-            yield event
+        found: Any = (
+            self._archived(source, session, cursor)
+            if source.archived
+            else self._live(session, cursor, until_idle_ms, terminal)
+        )
+        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        async with aclosing(found) as events:
+            async for event in events:
+                yield event
 
     async def _live(
         self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
@@ -40,12 +42,15 @@ class Follow:
         """
         source = self._sessions.source(ref)
         session = source.record()
-        if source.archived:
-            found = self._archived(source, session, cursor)
-        else:
-            found = self._live(session, cursor, until_idle_ms, terminal)
-        for event in found:
-            yield event
+        found: Any = (
+            self._archived(source, session, cursor)
+            if source.archived
+            else self._live(session, cursor, until_idle_ms, terminal)
+        )
+        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        with closing(found) as events:
+            for event in events:
+                yield event
 
     def _live(
         self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None

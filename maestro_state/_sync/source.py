@@ -135,6 +135,20 @@ class Live:
         found: bytes = self._server.fetch(contents.read_blob(self._server.terms, self.id, digest))
         return found
 
+    def blobs(self, digests: list[str], limit: int) -> dict[str, bytes]:
+        """Return the contents of the first digests that together stay below a limit; the first one in any case."""
+        key = self._server.terms.keys.of_session(self.id, "blobs")
+        sizes = self._server.connection.calls([("HSTRLEN", key, digest) for digest in digests])
+        total = 0
+        taken: list[str] = []
+        for digest, size in zip(digests, sizes, strict=True):
+            total += size
+            if taken and total > limit:
+                break
+            taken.append(digest)
+        found = self._server.connection.call("HMGET", key, *taken)
+        return {digest: content for digest, content in zip(taken, found, strict=True) if content is not None}
+
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
         return self.blob(item.snapshot.digest)

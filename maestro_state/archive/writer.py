@@ -23,6 +23,9 @@ _OPEN_MAX = 32
 
 _COPY_BYTES = 1 << 20
 
+#: What a file that grows in small pieces gathers before it is written.
+_BUFFER_BYTES = 1 << 17
+
 
 class _Growing:
     """A file of the new generation that is written piece by piece."""
@@ -32,14 +35,37 @@ class _Growing:
         self._tree = tree
         self._hash = hashlib.sha256()
         self.size = 0
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._descriptor: int | None = tree.create(path)
 
     def write(self, content: bytes) -> None:
+        self._waiting.append(content)
+        self._waiting_bytes += len(content)
+        if self._waiting_bytes >= _BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        content = b"".join(self._waiting)
+        self._waiting.clear()
+        self._waiting_bytes = 0
         if self._descriptor is None:
             self._descriptor = self._tree.reopen(self.path)
         write_all(self._descriptor, content)
         self._hash.update(content)
         self.size += len(content)
+
+    def finish(self) -> layout.FileEntry:
+        self._flush()
+        self.close()
+        return layout.FileEntry(self._hash.hexdigest(), self.size)
+
+    def rest(self) -> None:
+        """Write what waits and let the descriptor go until there is more."""
+        self._flush()
+        self.close()
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -47,6 +73,8 @@ class _Growing:
             self._descriptor = None
 
     def entry(self) -> layout.FileEntry:
+        """Say what it is so far."""
+        self._flush()
         return layout.FileEntry(self._hash.hexdigest(), self.size)
 
 
@@ -66,6 +94,7 @@ class Generation:
         self._written: list[str] = []
         self._removed = dict(manifest.removed) if manifest else {}
         self._growing: dict[str, _Growing] = {}
+        self._open: list[_Growing] = []
         with folder.child(STAGING, create=True) as staging:
             self._tree = Tree(staging.child(self._staged, create=True))
         for name in layout.FOLDERS:
@@ -111,9 +140,9 @@ class Generation:
             growing = self._growing[path] = _Growing(self._tree, path)
             if self.has(path) and not anew:
                 self._copy(path, growing)
-            others = [one for one in self._growing.values() if one is not growing]
-            for one in others[: max(0, len(others) - _OPEN_MAX)]:
-                one.close()
+            self._open.append(growing)
+            if len(self._open) > _OPEN_MAX:
+                self._open.pop(0).rest()
         growing.write(content)
 
     def _copy(self, path: str, target: _Growing) -> None:
@@ -155,8 +184,7 @@ class Generation:
         Raises ArchiveFailed when what is there afterwards is not what was written.
         """
         for path, growing in self._growing.items():
-            growing.close()
-            self._note(path, growing.entry())
+            self._note(path, growing.finish())
         self._carry_over()
         manifest = layout.Manifest(
             format=layout.FORMAT,

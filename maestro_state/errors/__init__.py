@@ -1,0 +1,120 @@
+"""Every exception Maestro raises on purpose, and nothing else.
+
+MaestroError                    code · hint · exit_code
+├─ UsageError            2      bad input: refused before anything changed
+│     InvalidName · InvalidValue · AmbiguousReference · ConfigError · ContentTooLarge · PathRefused
+├─ NotFound              3
+│     SessionNotFound · NoActiveSession · ItemNotFound · PathNotFound · ToolNotFound · NoTool · RunNotFound ·
+│     WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
+├─ Refused               4      not in this state, or somebody else was first
+│     InvalidTransition · SessionExpired · SessionExists · Conflict · ContextChanged · RunIsOver · RunsOpen · LostClaim
+│     · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
+├─ ServerUnavailable     5      no server, or one that cannot take the write
+│     ServerStorageError · NotReplicated
+├─ WorkFailed            1      the work itself failed
+│     RunFailed · FileCorrupt · CursorLost · ArchiveFailed · ArchiveBusy · ReplayFailed
+└─ ScriptError           1      a script answered what nobody expects: a bug
+
+The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
+A message says what happened and the present state; the hint says what to do next.
+"""
+
+from __future__ import annotations
+
+from maestro_state.errors.families import (
+    ConfigError,
+    Conflict,
+    CursorLost,
+    FileCorrupt,
+    InvalidValue,
+    MaestroError,
+    NotFound,
+    NotReplicated,
+    Refused,
+    ScriptError,
+    ServerStorageError,
+    ServerUnavailable,
+    UsageError,
+    WorkFailed,
+)
+from maestro_state.errors.runs import (
+    ContentTooLarge,
+    ContextChanged,
+    ItemNotFound,
+    LostClaim,
+    NoTool,
+    PathNotFound,
+    PathRefused,
+    RunFailed,
+    RunIsOver,
+    RunNotFound,
+    RunsOpen,
+    ToolNotFound,
+)
+from maestro_state.errors.sessions import (
+    AmbiguousReference,
+    ArchiveBusy,
+    ArchiveFailed,
+    InvalidName,
+    InvalidTransition,
+    NoActiveSession,
+    SessionExists,
+    SessionExpired,
+    SessionNotFound,
+)
+from maestro_state.errors.works import (
+    DiscussionClosed,
+    DiscussionNotFound,
+    DiscussionOpen,
+    NoOpenDiscussion,
+    OpenChildren,
+    ReplayFailed,
+    WorkSessionClosed,
+    WorkSessionNotFound,
+)
+
+__all__ = [
+    "AmbiguousReference",
+    "ArchiveBusy",
+    "ArchiveFailed",
+    "ConfigError",
+    "Conflict",
+    "ContentTooLarge",
+    "ContextChanged",
+    "CursorLost",
+    "DiscussionClosed",
+    "DiscussionNotFound",
+    "DiscussionOpen",
+    "FileCorrupt",
+    "InvalidName",
+    "InvalidTransition",
+    "InvalidValue",
+    "ItemNotFound",
+    "LostClaim",
+    "MaestroError",
+    "NoActiveSession",
+    "NoOpenDiscussion",
+    "NoTool",
+    "NotFound",
+    "NotReplicated",
+    "OpenChildren",
+    "PathNotFound",
+    "PathRefused",
+    "Refused",
+    "ReplayFailed",
+    "RunFailed",
+    "RunIsOver",
+    "RunNotFound",
+    "RunsOpen",
+    "ScriptError",
+    "ServerStorageError",
+    "ServerUnavailable",
+    "SessionExists",
+    "SessionExpired",
+    "SessionNotFound",
+    "ToolNotFound",
+    "UsageError",
+    "WorkFailed",
+    "WorkSessionClosed",
+    "WorkSessionNotFound",
+]

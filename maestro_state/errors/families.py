@@ -1,0 +1,107 @@
+"""The families of errors: what a caller tells apart by exit code, and what belongs to no single room."""
+
+from __future__ import annotations
+
+
+class MaestroError(Exception):
+    """Something went wrong in Maestro."""
+
+    #: Stable snake_case name, part of the JSON contract.
+    code = "error"
+    #: Exit status of a command that ends with this error.
+    exit_code = 1
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        """Take the class docstring as the text when none is given, so that it exists once."""
+        super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
+        self.hint = hint
+
+
+class UsageError(MaestroError):
+    """The command was given something it cannot use."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class InvalidValue(UsageError):
+    """The value is not valid."""
+
+    code = "invalid_value"
+
+
+class ConfigError(UsageError):
+    """A setting has a value Maestro cannot use."""
+
+    code = "config"
+
+
+class NotFound(MaestroError):
+    """There is no such thing."""
+
+    code = "not_found"
+    exit_code = 3
+
+
+class Refused(MaestroError):
+    """Not possible in this state."""
+
+    code = "refused"
+    exit_code = 4
+
+
+class Conflict(Refused):
+    """Somebody else changed it first."""
+
+    code = "conflict"
+
+
+class ServerUnavailable(MaestroError):
+    """The state server cannot be reached."""
+
+    code = "server_unavailable"
+    exit_code = 5
+
+
+class ServerStorageError(ServerUnavailable):
+    """The state server cannot store the write (disk or memory is full, or read-only)."""
+
+    code = "server_storage"
+
+
+class NotReplicated(ServerUnavailable):
+    """The change was made, but not enough replicas have it yet."""
+
+    code = "not_replicated"
+
+    def __init__(self, confirmed: int, wanted: int, waited_ms: int) -> None:
+        """Say that the change stands: repeating the command would be refused or do it twice."""
+        super().__init__(
+            f"the change was made, but only {confirmed} of {wanted} replicas confirmed it within {waited_ms // 1000} s",
+            hint="do not repeat it; a failover now may lose it: check the replicas (maestro doctor)",
+        )
+        self.confirmed, self.wanted = confirmed, wanted
+
+
+class WorkFailed(MaestroError):
+    """The work was started and failed."""
+
+    code = "work_failed"
+
+
+class FileCorrupt(WorkFailed):
+    """A file of Maestro's cannot be read."""
+
+    code = "file_corrupt"
+
+
+class CursorLost(WorkFailed):
+    """The place to continue from is no longer in the stream."""
+
+    code = "cursor_lost"
+
+
+class ScriptError(MaestroError):
+    """A script gave an answer that nothing here understands."""
+
+    code = "script_error"

@@ -1,0 +1,122 @@
+"""What can go wrong with context, tools and runs."""
+
+from __future__ import annotations
+
+from maestro_state.errors.families import Conflict, NotFound, Refused, UsageError, WorkFailed
+
+
+class ContentTooLarge(UsageError):
+    """The content is larger than one item of context may be."""
+
+    code = "content_too_large"
+
+
+class PathRefused(UsageError):
+    """The path leads out of the project, or to something that is no file."""
+
+    code = "path_refused"
+
+
+class PathNotFound(NotFound):
+    """There is no such file."""
+
+    code = "path_not_found"
+
+
+class ItemNotFound(NotFound):
+    """There is no such context item."""
+
+    code = "item_not_found"
+
+    def __init__(self, session_id: str, item_id: str) -> None:
+        """Say where it was looked for."""
+        super().__init__(
+            f"session {session_id} has no context item '{item_id[:40]}'", hint="maestro context list --all"
+        )
+        self.item_id = item_id
+
+
+class ToolNotFound(NotFound):
+    """There is no such tool."""
+
+    code = "unknown_tool"
+
+    def __init__(self, tool: str) -> None:
+        """Name it as the user did."""
+        super().__init__(
+            f"'{tool[:80]}' is neither a tool Maestro knows nor a program found on PATH", hint="maestro tool list"
+        )
+        self.tool = tool
+
+
+class NoTool(NotFound):
+    """No tool is chosen."""
+
+    code = "no_tool"
+
+    def __init__(self, session_id: str) -> None:
+        """Point to both ways of choosing one."""
+        super().__init__(
+            f"session {session_id} has no tool chosen", hint="maestro use TOOL, or maestro run --tool TOOL"
+        )
+
+
+class RunNotFound(NotFound):
+    """There is no such run."""
+
+    code = "run_not_found"
+
+    def __init__(self, session_id: str, run_id: str) -> None:
+        """Say where it was looked for."""
+        super().__init__(f"session {session_id} has no run '{run_id[:40]}'", hint="maestro runs")
+        self.run_id = run_id
+
+
+class RunIsOver(Refused):
+    """The run has ended already."""
+
+    code = "run_is_over"
+
+    def __init__(self, session_id: str, run_id: str, status: str) -> None:
+        """Say how it ended."""
+        super().__init__(f"run {run_id} of {session_id} is not open; its status is {status}", hint="maestro runs")
+        self.run_id, self.status = run_id, status
+
+
+class RunsOpen(Refused):
+    """A run is still open."""
+
+    code = "runs_open"
+
+    def __init__(self, session_id: str) -> None:
+        """Offer to wait or to cancel."""
+        super().__init__(
+            f"session {session_id} is executando: a run is still open",
+            hint="maestro session end --wait, or --cancel",
+        )
+
+
+class LostClaim(Refused):
+    """The run belongs to another attempt by now, or is over; nothing was written."""
+
+    code = "lost_claim"
+
+
+class ContextChanged(Conflict):
+    """The context changed while the run was being started."""
+
+    code = "context_changed"
+
+
+class RunFailed(WorkFailed):
+    """A run did not end in success."""
+
+    code = "run_failed"
+
+    def __init__(self, run_id: str, status: str, reason: str | None) -> None:
+        """Say how it ended, and why."""
+        super().__init__(
+            f"run {run_id} ended as {status}" + (f": {reason}" if reason and reason != status else ""),
+            hint=f"maestro show {run_id} --meta",
+        )
+        self.run_id, self.status = run_id, status

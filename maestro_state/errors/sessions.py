@@ -1,0 +1,90 @@
+"""What can go wrong with sessions as wholes, and with their archive."""
+
+from __future__ import annotations
+
+from maestro_state.errors.families import NotFound, Refused, UsageError, WorkFailed
+
+
+class InvalidName(UsageError):
+    """The name cannot be used for a session."""
+
+    code = "invalid_name"
+
+
+class AmbiguousReference(UsageError):
+    """The reference fits more than one session."""
+
+    code = "ambiguous_reference"
+
+    def __init__(self, ref: str, candidates: list[str]) -> None:
+        """Name every candidate, so that the next attempt can be exact."""
+        shown = ", ".join(candidates[:8]) + (" …" if len(candidates) > 8 else "")
+        super().__init__(f"'{ref}' fits {len(candidates)} sessions: {shown}", hint="give the full id")
+        self.candidates = candidates
+
+
+class SessionNotFound(NotFound):
+    """There is no such session."""
+
+    code = "session_not_found"
+
+    def __init__(self, ref: str, *, hint: str | None = None) -> None:
+        """Name the reference as the user gave it."""
+        super().__init__(f"no session '{ref}'", hint=hint or "maestro session list --all")
+        self.ref = ref
+
+
+class NoActiveSession(NotFound):
+    """This checkout has no active session."""
+
+    code = "no_active_session"
+
+    def __init__(self) -> None:
+        """Point to both ways of getting one."""
+        super().__init__(hint="maestro session start NAME, or maestro session switch REF")
+
+
+class InvalidTransition(Refused):
+    """The session's state does not allow this."""
+
+    code = "invalid_transition"
+
+    def __init__(self, session_id: str, state: str, action: str) -> None:
+        """Say the present state and the way on."""
+        super().__init__(
+            f"session {session_id} is {state}; {action} is not possible any more",
+            hint=f"maestro session start NAME, or maestro session fork {session_id} NEW",
+        )
+        self.session_id, self.state, self.action = session_id, state, action
+
+
+class SessionExpired(Refused):
+    """The session's time to live has passed."""
+
+    code = "session_expired"
+
+    def __init__(self, session_id: str) -> None:
+        """It can still be read, and continued as a fork."""
+        super().__init__(
+            f"session {session_id} has expired and takes no more changes",
+            hint=f"maestro session fork {session_id} NEW",
+        )
+        self.session_id = session_id
+
+
+class SessionExists(Refused):
+    """A session with this id exists already."""
+
+    code = "session_exists"
+
+
+class ArchiveFailed(WorkFailed):
+    """The archive could not be written; the session is still where it was."""
+
+    code = "archive_failed"
+
+
+class ArchiveBusy(ArchiveFailed):
+    """Somebody else is writing this archive."""
+
+    code = "archive_busy"
