@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.logs import get_logger
@@ -134,11 +133,10 @@ class Scheduler:
 
 def the_work() -> Work:
     """Return what a scheduler does."""
-    # By name: a scheduler is tested with other work, and pays for this only when it is started.
-    one_sweep = import_module("workers.sweep").sweep
+    from workers.sweep import sweep
 
     def one_pass(maestro: Maestro) -> bool:
-        report = one_sweep(maestro)
+        report = sweep(maestro)
         if report.busy:
             return False
         done = {name: len(getattr(report, name)) for name in ("checkpointed", "finalized", "archived", "errors")}
@@ -148,7 +146,7 @@ def the_work() -> Work:
             _log.error("not_written", session=failure.id, reason=failure.reason)
         return True
 
-    def cleanup(maestro: Any) -> bool:
+    def cleanup(maestro: Maestro) -> bool:
         report = maestro.archive.cleanup()
         _log.info("cleaned_up", removed=len(report.removed), kept=report.kept)
         return True

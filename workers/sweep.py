@@ -22,4 +22,5 @@ def sweep(maestro: Maestro) -> SweepReport:
     report = maestro.archive.sweep([recover])
     if report.busy is None:
         report.checkpointed += maestro.work.sweep()
+        maestro.schedule.note_swept()  # whoever did it, doctor and the schedulers know
     return report

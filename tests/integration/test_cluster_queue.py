@@ -56,3 +56,17 @@ def test_runs_with_the_queue_elsewhere(project, nodes, tmp_path):
             for number, (session_id, run) in enumerate(started):
                 assert maestro.runs.wait(run, session_id).status == "success"
                 assert f"prompt {number}".encode() in maestro.runs.output(run.id, session_id)
+
+
+def test_the_sweeper_works_on_a_cluster(project, nodes):
+    """One pass brings changed sessions of every node to disk, and those that ended with them."""
+    env = {"MAESTRO_REDIS_URL": nodes.url, "MAESTRO_NAMESPACE": "swept"}
+    with Maestro(project, redis_url=nodes.url, namespace="swept") as maestro:
+        ids = [maestro.sessions.start(f"swept {number}").id for number in range(9)]
+        for session_id in ids:
+            maestro.messages.add("user", "kept", session_id)
+    report = printed(project, "sweep", env=env)
+    assert report["errors"] == []
+    assert set(ids) <= set(report["checkpointed"])
+    assert set(ids) <= {path.name for path in (project / ".maestro" / "sessions").iterdir()}
+    assert not set(ids) & set(printed(project, "sweep", env=env)["checkpointed"])

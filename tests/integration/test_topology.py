@@ -9,20 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state import Maestro
+from maestro_state.ops.scheduling import read_schedule
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.programs import running
 from tests.topology import PASSWORDS, topology
 from tests.waiting import wait_until
+
+#: What must be well for a team's server to be relied on.
+GOOD = ("server", "version", "persistence", "eviction", "access", "workers", "sweeper", "disk")
 
 pytestmark = pytest.mark.xdist_group("busy")
 
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
-    """Run the access job, the server and two worker containers."""
-    with topology(tmp_path_factory.mktemp("team"), MAESTRO_WORKERS="1") as found:
+    """Run the access job, the server, two worker containers and two schedulers, of which one is active."""
+    with topology(tmp_path_factory.mktemp("team"), MAESTRO_WORKERS="1", MAESTRO_CHECKPOINT_SECONDS="2") as found:
         for _ in range(2):
             found.start("worker")
+            found.start("scheduler")
+        with Maestro(found.folder, environment=found.environment("worker")) as maestro:
+            server = maestro.server
+            wait_until(lambda: maestro.runs.workers() == 2, "the workers do not listen", 30.0)
+            wait_until(lambda: server.fetch(read_schedule(server.terms)).swept_at, "nobody sweeps", 30.0)
         yield found
 
 
@@ -59,6 +69,21 @@ def test_workers_of_the_team_carry_out_a_run(team, project):
     assert "hello from a laptop" in shown["output"]
 
 
+def test_the_scheduler_brings_a_session_to_disk(team, project):
+    """What a laptop writes is in the archive on the team's volume without anybody asking for it."""
+    ana = team.client("ana")
+    session = printed(project, "session", "start", "swept", env=ana)["id"]
+    printed(project, "--session", session, "message", "add", "--role", "user", "a message to keep", env=ana)
+
+    def archived():
+        found = list((team.folder / "archive").rglob("messages.jsonl"))
+        return any(session in str(path) and "a message to keep" in path.read_text() for path in found)
+
+    wait_until(archived, "the session did not get to disk", 30.0)
+    said = [program.complained.read_text() for program in team.programs["scheduler"]]
+    assert sum("scheduler_active" in text for text in said) == 1
+
+
 def test_the_health_checks_pass(team, project):
     """Doctor, which is the image's health check, finds nothing that fails, from a laptop and in a container."""
     env = team.environment("worker")
@@ -66,7 +91,7 @@ def test_the_health_checks_pass(team, project):
         done = maestro_command(folder, "doctor", "--json", env=used)
         checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
         assert done.returncode == 0, checks
-        assert {checks[name]["status"] for name in ("server", "persistence", "eviction", "access", "workers")} == {"ok"}
+        assert {checks[name]["status"] for name in GOOD} == {"ok"}
 
 
 def test_no_password_is_in_an_argument_or_a_log(team, project):
