@@ -24,6 +24,7 @@ CHILD = ["date", "+%s%N"]
 _RQ_WORKER = """
 import sys, redis
 from rq import Queue, Worker
+import benchmarks.runs  # before the fork: each job would import it anew
 raw = redis.Redis(port=int(sys.argv[1]))
 Worker([Queue("plain", connection=raw)], connection=raw, log_job_description=False).work(logging_level="ERROR")
 """

@@ -92,7 +92,9 @@ def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
 @json_option
 @pass_app
 def sweep(app: App, as_json: bool) -> int:
-    """Look after all sessions once: write changes to disk, freeze what is over, recover runs.
+    """Look after all sessions once.
+
+    Writes changes to disk, freezes what is over, recovers runs.
 
     \b
     Example:

@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("cli.archive", "export", "Write a session's whole history to one file."),
     "verify": ("cli.archive", "verify", "Check that an archive is what was written: every digest, file by file."),
     "cleanup": ("cli.archive", "cleanup", "Remove old outputs, dry runs and logs from the archives; made for cron."),
-    "sweep": ("cli.archive", "sweep", "Look after all sessions once: write changes to disk, freeze what is over, recover runs."),
+    "sweep": ("cli.archive", "sweep", "Look after all sessions once."),
     "stack": ("cli.stack", "stack", "Look after the embedded server."),
     "config": ("cli.config", "config", "Show every setting and where it came from."),
     "trust": ("cli.config", "trust", "Let this project's files name servers and programs."),

@@ -102,8 +102,10 @@ class AsyncRuns:
 
     async def _seen(self, session_id: str) -> tuple[int, Sent]:
         """Read the context, and the revision that what was read cannot be older than."""
-        revision = await self._server.fetch(ops.revision(self._server.terms, session_id))
-        items = await self._server.fetch(contents_ops.read_items(self._server.terms, session_id))
+        terms = self._server.terms
+        queries = (ops.revision(terms, session_id), contents_ops.read_items(terms, session_id))
+        replies = await self._server.connection.calls([query.command for query in queries])
+        revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return revision, ops.sent_items(items)
 
     async def _wake(self, session_id: str, run_id: str) -> None:

@@ -103,8 +103,10 @@ class Runs:
 
     def _seen(self, session_id: str) -> tuple[int, Sent]:
         """Read the context, and the revision that what was read cannot be older than."""
-        revision = self._server.fetch(ops.revision(self._server.terms, session_id))
-        items = self._server.fetch(contents_ops.read_items(self._server.terms, session_id))
+        terms = self._server.terms
+        queries = (ops.revision(terms, session_id), contents_ops.read_items(terms, session_id))
+        replies = self._server.connection.calls([query.command for query in queries])
+        revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return revision, ops.sent_items(items)
 
     def _wake(self, session_id: str, run_id: str) -> None:
