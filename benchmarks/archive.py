@@ -1,7 +1,4 @@
-"""What the archive costs, beside the least any program could do: `python -m benchmarks.archive`.
-
-Ratios carry over to other machines, times do not. Each case is run several times, interleaved, and the median counts.
-"""
+"""What the archive costs, beside the least any program could do with the same files."""
 
 from __future__ import annotations
 
@@ -9,16 +6,15 @@ import os
 import shutil
 import statistics
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import redis
 
+from benchmarks.rig import Row, rig
 from maestro_state import Maestro
-from maestro_state.embedded import ensure, socket_path, stop
 from maestro_state.kernel import sync_filesystem
 from tests.stored import Filler
 
@@ -62,7 +58,7 @@ def sync_all(folder: Path) -> None:
     os.close(descriptor)
 
 
-def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> None:
+def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> Iterator[Row]:
     """Compare a full flush, a checkpoint and verify with copying, and hashing, the same files."""
     session_id = fill(maestro, raw)
     archive = project / ".maestro/sessions" / session_id
@@ -87,7 +83,7 @@ def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> None:
         sync_all(project)
         cp.append(timed(copy_tree))
     flush_ms, copy_ms = statistics.median(full), statistics.median(cp)
-    print(f"full flush            {flush_ms:8.1f} ms   {flush_ms / copy_ms:5.2f} × cp -r + syncfs ({copy_ms:.1f} ms)")
+    yield Row("full flush, 20 MB", "cp -r + syncfs", flush_ms, copy_ms, "ms", 1.3)
     filler = Filler(raw, maestro.server.terms.keys, session_id)
 
     def one_more() -> None:
@@ -95,17 +91,16 @@ def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> None:
         sync_all(project)
 
     checkpoint_ms = median(lambda: maestro.archive.sync(session_id), before=one_more)
-    print(f"checkpoint, one run   {checkpoint_ms:8.1f} ms   {checkpoint_ms / flush_ms:5.2f} × full flush")
+    yield Row("checkpoint after one run", "full flush", checkpoint_ms, flush_ms, "ms", 0.1)
     files = [str(path) for path in archive.rglob("*") if path.is_file()]
     verify_ms = median(lambda: maestro.archive.verify(session_id))
     hash_ms = median(lambda: subprocess.run(["sha256sum", *files], check=True, capture_output=True))
-    ratio = verify_ms / hash_ms
-    print(f"verify {len(files)} files     {verify_ms:8.1f} ms   {ratio:5.2f} × sha256sum ({hash_ms:.1f} ms)")
+    yield Row(f"verify {len(files)} files", "sha256sum", verify_ms, hash_ms, "ms", 1.3)
     live_ms = median(lambda: maestro.sessions.status(session_id), 30)
     maestro.sessions.end(session_id)
     raw.delete(*maestro.server.terms.keys.session(session_id))
     archived_ms = median(lambda: maestro.sessions.status(session_id), 30)
-    print(f"status, archived      {archived_ms:8.2f} ms   {archived_ms / live_ms:5.2f} × live ({live_ms:.2f} ms)")
+    yield Row("status, archived", "status, live", archived_ms, live_ms, "ms", 1.5)
 
 
 def fill_index(maestro: Maestro, raw: redis.Redis, count: int) -> None:
@@ -125,7 +120,7 @@ def fill_index(maestro: Maestro, raw: redis.Redis, count: int) -> None:
     pipe.execute()
 
 
-def sweeps(maestro: Maestro, raw: redis.Redis) -> None:
+def sweeps(maestro: Maestro, raw: redis.Redis) -> Iterator[Row]:
     """Compare sweeping ten due sessions among ten and among ten thousand."""
     results = {}
     for others in (0, 10_000):
@@ -140,11 +135,10 @@ def sweeps(maestro: Maestro, raw: redis.Redis) -> None:
                 raw.pexpire(key, 1000)
             times.append(timed(maestro.archive.sweep))
         results[others] = statistics.median(times)
-    ratio = results[10_000] / results[0]
-    print(f"sweep 10 of 10 000    {results[10_000]:8.1f} ms   {ratio:5.2f} × 10 of 10 ({results[0]:.1f} ms)")
+    yield Row("sweep 10 due of 10 000", "10 due of 10", results[10_000], results[0], "ms", 1.2)
 
 
-def listing(maestro: Maestro, project: Path) -> None:
+def listing(maestro: Maestro, project: Path) -> Iterator[Row]:
     """Compare listing 10 000 archived sessions with reading one JSON file of them."""
     import json
 
@@ -160,26 +154,13 @@ def listing(maestro: Maestro, project: Path) -> None:
     index = project / ".maestro/sessions/index.json"
     list_ms = median(lambda: maestro.sessions.list(everything=True))
     read_ms = median(lambda: json.loads(index.read_bytes()))
-    ratio = list_ms / read_ms
-    print(f"list 10 000 archived  {list_ms:8.1f} ms   {ratio:5.2f} × json.loads of the index ({read_ms:.1f} ms)")
+    yield Row("list 10 000 archived", "json.loads of the index", list_ms, read_ms, "ms", 1.5)
 
 
-def main() -> None:
-    """Measure everything on a server and in a project of its own."""
-    project = Path(tempfile.mkdtemp(prefix="m-"))
-    ensure(project, supervise=False)
-    raw = redis.Redis(unix_socket_path=str(socket_path(project)))
-    try:
-        with Maestro(project) as maestro:
-            flushes(maestro, raw, project)
-            sweeps(maestro, raw)
-            raw.flushall()
-            listing(maestro, project)
-    finally:
-        raw.close()
-        stop(project)
-        shutil.rmtree(project)
-
-
-if __name__ == "__main__":
-    main()
+def measure() -> Iterator[Row]:
+    """Yield the figures."""
+    with rig(pinned=False) as bench:
+        yield from flushes(bench.maestro, bench.tcp, bench.folder)
+        yield from sweeps(bench.maestro, bench.tcp)
+    with rig(pinned=False) as bench:
+        yield from listing(bench.maestro, bench.folder)

@@ -99,7 +99,7 @@ def _terminals(folder: str, ids: list[str], count: int, results: multiprocessing
 def measure(sessions: int = SESSIONS, terminals: int = TERMINALS) -> Iterator[Row]:
     """Yield what the model says beside what the server says."""
     model = Model()
-    with rig(pinned=False) as bench:
+    with rig(pinned=False, with_worker=True) as bench:
         # In a team other machines write sessions to disk; here that would be measured too, so it is not due.
         tomorrow_ms = bench.maestro.schedule.now_ms() + 24 * 3600 * 1000
         bench.tcp.hset(bench.maestro.server.terms.keys.schedule[0], "swept_at", tomorrow_ms)

@@ -71,7 +71,7 @@ class Rig:
 
 
 @contextmanager
-def rig(*, pinned: bool = True) -> Iterator[Rig]:
+def rig(*, pinned: bool = True, with_worker: bool = False) -> Iterator[Rig]:
     """Start a server for one question; caller and server share one core unless told otherwise.
 
     Waking an idle core costs more than a whole round trip, and an unpinned process flips between both.
@@ -81,8 +81,8 @@ def rig(*, pinned: bool = True) -> Iterator[Rig]:
     try:
         if pinned:
             os.sched_setaffinity(0, {max(everywhere)})
-        # Without its worker and scheduler: what they do now and then must not be measured as ours.
-        ensure(folder, supervise=False)
+        # Without its worker and scheduler, unless asked for: what they do now and then must not be measured as ours.
+        ensure(folder, supervise=with_worker)
         with Maestro(folder) as maestro:
             maestro.sessions.start("warm")
             port = _free_port()

@@ -37,7 +37,7 @@ def start_child() -> str:
 
 def measure() -> Iterator[Row]:
     """Yield the figures."""
-    with rig(pinned=False) as bench:
+    with rig(pinned=False, with_worker=True) as bench:
         _await_worker(bench)
         yield _to_start(bench)
         yield _throughput(bench)
