@@ -29,6 +29,7 @@ RULES = st.lists(RULE | st.sampled_from(["", "# comment", "\\#x", "a  ", "  "]),
 TREE = st.lists(st.lists(NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=10)
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is what we are compared with")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TREE, RULES, RULES)
 @example(["build/a", "build/b", "a/build/c"], "build/*\n!build/a", "")
