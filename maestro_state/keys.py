@@ -125,6 +125,7 @@ class Keyspace:
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
         self.sweep = tuple(f"{namespace}:{{sweep}}{key.suffix}" for key in SWEEP_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
+        self.followed = lru_cache(maxsize=64)(self._followed)
         self.work = lru_cache(maxsize=1024)(self._work)
         self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
 
@@ -163,9 +164,9 @@ class Keyspace:
         tag = f"{self.namespace}:{{{discussion_id}}}"
         return tuple(tag + key.suffix for key in DISCUSSION_KEYS)
 
-    def followed(self, session_id: str) -> list[str]:
+    def _followed(self, session_id: str) -> tuple[str, ...]:
         """Return the streams a follower of this session reads."""
-        return [self.of_session(session_id, name) for name in FOLLOWED]
+        return tuple(self.of_session(session_id, name) for name in FOLLOWED)
 
     def queue(self, job_id: str) -> tuple[str, ...]:
         """Return the keys of RQ's that a job is put into; one queue per namespace."""

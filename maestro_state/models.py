@@ -105,8 +105,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     def document(self) -> dict[str, Any]:
         """Return the message as it is printed and archived."""
         always = {"id": self.id, "role": self.role, "content": self.content, "timestamp": self.timestamp}
+        return always | self.parts()
+
+    def parts(self) -> dict[str, Any]:
+        """Return what not every message has."""
         rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user")
-        return always | {name: value for name in rest if (value := getattr(self, name)) is not None}
+        return {name: value for name in rest if (value := getattr(self, name)) is not None}
 
 
 class Event(msgspec.Struct, frozen=True):

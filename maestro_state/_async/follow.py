@@ -58,9 +58,9 @@ class AsyncFollow:
         if after == ops.START:
             yield ops.started_event(session, from_iso(session.created_at))
         quiet_ms = 0
-        if terminal and session.state not in FROZEN:
-            await self._attach(session.id, terminal)
         try:
+            if terminal and session.state not in FROZEN:
+                await self._attach(session.id, terminal)
             while True:
                 wait_ms = terminals.BEAT_MS
                 if until_idle_ms is not None:

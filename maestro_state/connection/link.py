@@ -66,7 +66,7 @@ class Link:
                 raise ConnectionLostError
             self._feed(data)
             reply = self._gets()
-            return self._rest() if reply is False else reply
+            return self._rest(_NEXT_READ) if reply is False else reply
         except (BlockingIOError, TimeoutError) as error:
             raise AnswerLateError from error
         except ProtocolError as error:
@@ -79,17 +79,18 @@ class Link:
             replies = []
             for _ in range(count):
                 reply = self._gets()
-                replies.append(self._rest() if reply is False else reply)
+                replies.append(self._rest(_FIRST_READ) if reply is False else reply)
             return replies
         except (BlockingIOError, TimeoutError) as error:
             raise AnswerLateError from error
         except ProtocolError as error:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
 
-    def _rest(self) -> Any:
-        """Read until one whole reply is there."""
+    def _rest(self, size: int) -> Any:
+        """Read until one whole reply is there, `size` bytes at first."""
         while True:
-            data = self._recv(_NEXT_READ)
+            data = self._recv(size)
+            size = _NEXT_READ
             if not data:
                 raise ConnectionLostError
             self._feed(data)

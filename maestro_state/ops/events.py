@@ -49,9 +49,8 @@ def event_of(stream: str, entry: list[Any]) -> Event:
     """Make an event from an entry of one of the followed streams."""
     if stream == "messages":
         message = message_of(entry)
-        document = message.document()
-        del document["timestamp"]
-        return Event(message.id, "message.added", document)
+        always = {"id": message.id, "role": message.role, "content": message.content}
+        return Event(message.id, "message.added", always | message.parts())
     if stream == "outputs":
         return _output_event(entry)
     fields = entry[1]
@@ -85,15 +84,19 @@ def merge(terms: Terms, session_id: str, reply: list[Any] | None, page: int = PA
     """Merge what XREAD answered into one order. A stream that filled its page may have more before the others' last
     entries, so everything after the end of a full page is left for the next read.
     """
-    names = dict(zip(terms.keys.followed(session_id), FOLLOWED, strict=True))
+    if not reply:
+        return []
+    streams = terms.keys.followed(session_id)
     events: list[Event] = []
     horizon: tuple[int, int] | None = None
-    for key, entries in reply or []:
-        stream = names[key.decode()]
+    for key, entries in reply:
+        stream = FOLLOWED[streams.index(key.decode())]
         events += [event_of(stream, entry) for entry in entries]
         if len(entries) == page:
             end = id_order(events[-1].id)
             horizon = end if horizon is None else min(horizon, end)
+    if len(reply) == 1:
+        return events  # one stream is in order, and nothing of another can come before it
     events.sort(key=lambda event: id_order(event.id))
     return [event for event in events if horizon is None or id_order(event.id) <= horizon]
 
