@@ -202,8 +202,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int
         return
     widths = [max(width_of(cell) for cell in column) for column in zip(header, *body, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - _screen_columns()
-    if over > 0:
-        widths[flexible] = max(8, widths[flexible] - over)
+    for column in [flexible, *sorted(range(1, len(widths)), key=lambda each: -widths[each])]:  # then the widest
+        if over > 0:
+            given = min(over, max(0, widths[column] - 8))
+            widths[column], over = widths[column] - given, over - given
     line("  ".join(colour(_pad(cell, width), dim=True) for cell, width in zip(header, widths, strict=True)).rstrip())
     for row in body:
         line("  ".join(_pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())

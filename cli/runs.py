@@ -97,8 +97,8 @@ def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> N
         if as_json:
             output.document({"run": run, "context": sent})
         else:
-            output.table(("item", "kind", "path", "digest"),
-                         [(one.id, one.kind, one.path_rel or "", one.digest[:12]) for one in sent])  # fmt: skip
+            rows = [(one.id, one.kind, output.safe(one.path_rel or ""), one.digest[:12]) for one in sent]
+            output.table(("item", "kind", "path", "digest"), rows)
     elif part == "prompt":
         prompt = room.prompt(run)
         if as_json:

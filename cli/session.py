@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ def list_sessions(
       maestro session list --state com_saida
     """
     from cli import output
-    from maestro_state.clock import from_iso, now_ms
+    from maestro_state.clock import now_ms
 
     if mine and user is not None:
         raise click.UsageError("--mine and --user cannot be used together")
@@ -91,11 +92,11 @@ def list_sessions(
         [
             (
                 "*" if row.active else " ",
-                row.id,
-                output.state_word(row.state),
+                output.safe(row.id),
+                output.state_word(output.safe(row.state)),
                 "orphan" if row.orphan else "archived" if row.archived else output.state_word(row.status),
-                output.ago(from_iso(row.updated_at), now),
-                *([row.user_id] if is_shared else []),
+                _when(row.updated_at, now),
+                *([output.safe(row.user_id)] if is_shared else []),
             )
             for row in rows
         ],
@@ -128,6 +129,17 @@ def _runs_gist(found: SessionStatus) -> str:
     counts = Counter(run.status for run in found.runs)
     gist = str(len(found.runs)) + "".join(f" · {number} {status}" for status, number in counts.items())
     return gist + (f" · last output {found.last_output['run_id']}" if found.last_output else "")
+
+
+def _when(timestamp: str, now: int) -> str:
+    """Say how long ago something was; what somebody else wrote may be no time at all."""
+    from cli import output
+    from maestro_state.clock import from_iso
+
+    try:
+        return output.ago(from_iso(timestamp), now)
+    except ValueError:
+        return "unknown"
 
 
 def _show_status(found: SessionStatus) -> None:
@@ -299,7 +311,10 @@ def set_field(app: App, field: str, value: str, if_revision: int | None, as_json
     from cli import output
     from cli.input import json_or_text, text_argument
 
-    found = app.maestro.sessions.set(field, json_or_text(field, text_argument(value)), if_revision=if_revision)
+    content = json_or_text(field, text_argument(value))
+    if field == "working_directory":
+        content = os.path.abspath(content)  # of this terminal: the worker that goes there stands elsewhere
+    found = app.maestro.sessions.set(field, content, if_revision=if_revision)
     if as_json:
         output.document(found)
     else:

@@ -51,7 +51,9 @@ def describe(event: Event) -> str:
     from cli import output
 
     clock = output.colour(output.local_time(event.ts, "%H:%M:%S"), dim=True)
-    return f"{clock}  {output.colour(event.type, 'cyan'):<20}  {output.safe(_gist(event))}".rstrip()
+    first, *more = output.safe(_gist(event)).split("\n")
+    kind = output.colour(f"{event.type:<20}", "cyan")
+    return "\n".join([f"{clock}  {kind}  {first}".rstrip(), *(f"{'':<32}{text}".rstrip() for text in more)])
 
 
 def _gist(event: Event) -> str:
@@ -76,7 +78,7 @@ def _gist(event: Event) -> str:
         case "run.claimed":
             return f"{data['run']} by {data['owner']}"
         case "run.output":
-            return f"{data['run']} │ {data['text'].rstrip()}"
+            return "\n".join(f"{data['run']} │ {text}" for text in data["text"].rstrip().split("\n"))
         case "run.finished":
             usage = data.get("usage", {})
             tokens = "".join(f" · {usage[name]} {name}" for name in ("tokens_input", "tokens_output") if name in usage)

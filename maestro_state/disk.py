@@ -62,16 +62,11 @@ class Folder:
 
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
-        _check(name)
-        try:
-            descriptor = os.open(name, _OPEN_FILE, dir_fd=self._fd)
-        except FileNotFoundError:
+        descriptor = self.open_file(name)
+        if descriptor is None:
             return None
-        except OSError as error:
-            raise _refuse(error, self._inside(name)) from error
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            if os.fstat(descriptor).st_size > limit:
                 raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
             return file.read(limit + 1)
 

@@ -108,7 +108,12 @@ class MaestroSettings(BaseSettings):
         60, ge=1, le=_DAY, description="Longest time a change of a live session stays unwritten to disk."
     )
     dirty_grace_seconds: _Number = Field(
-        30 * _DAY, ge=0, le=_TEN_YEARS, description="How much longer the server keeps what is not on disk."
+        30 * _DAY,
+        ge=0,
+        le=_TEN_YEARS,
+        description="How much longer the server keeps what is not on disk.",
+        # It names no program, but a stranger's file that sets it to nothing would destroy what was acknowledged.
+        json_schema_extra={"trusted": True},
     )
     run_timeout_seconds: _Number = Field(3600, ge=1, le=30 * _DAY, description="Longest time a run may take.")
     stack_idle_seconds: _Number = Field(

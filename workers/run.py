@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from maestro_state import Maestro
 from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve
-from maestro_state.errors import LostClaim, MaestroError, NotFound, ServerUnavailable
+from maestro_state.errors import LostClaim, MaestroError, NotFound, NotReplicated, ServerUnavailable
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.rendering import render
@@ -76,6 +76,8 @@ class Workshop:
             except LostClaim as error:
                 _log.warning("claim_lost", reason=str(error))
                 return None
+            except NotReplicated as error:  # the run has ended: what follows it is still to be done
+                _log.warning("run_not_replicated", reason=str(error))
             except ServerUnavailable as error:
                 _log.error("run_given_up", reason=str(error))
                 attempt.give_up(error)

@@ -91,7 +91,7 @@ class Supervisor:
             if not locks.is_current(lock, folder, paths.STACK_LOCK):
                 # The project's folder was removed: the server writes to files nobody can find any more.
                 self.log("folder_removed")
-                usage.shut_down(keep=False)
+                usage.kill()
                 self._leaving = True
                 return
             sync_data(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -57,13 +59,27 @@ class Usage:
         except (WireError, OSError):
             return False
 
-    def shut_down(self, *, keep: bool = True) -> None:
+    def shut_down(self) -> None:
         """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""
         if self._wire is None:
             return
         try:
             with suppress(OSError):  # it answers by hanging up
-                self._wire.call("SHUTDOWN", *(() if keep else ("NOSAVE",)))
+                self._wire.call("SHUTDOWN")
+        finally:
+            self.close()
+
+    def kill(self) -> None:
+        """End the server this connection leads to at once.
+
+        For one whose folder was removed: stopping, it would tidy away the socket and the pid file that by now belong
+        to the next server in that place.
+        """
+        if self._wire is None:
+            return
+        try:
+            with suppress(WireError, OSError):
+                os.kill(int(read_info(self._wire.call("INFO", "server"))["process_id"]), signal.SIGKILL)
         finally:
             self.close()
 

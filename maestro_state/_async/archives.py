@@ -20,7 +20,7 @@ from maestro_state.archive.places import Places
 from maestro_state.archive.retention import CleanupReport, clean
 from maestro_state.archive.verify import Damage, Report, verify
 from maestro_state.clock import iso
-from maestro_state.errors import ArchiveFailed, InvalidValue
+from maestro_state.errors import ArchiveFailed, InvalidValue, Refused
 from maestro_state.ops import archiving
 from maestro_state.ops import index as index_ops
 
@@ -130,7 +130,9 @@ class AsyncArchives:
 
 
 def _put(path: Path, file: BinaryIO) -> Path:
-    """Put an export where the user wants it: whole, or not at all."""
+    """Put an export where the user wants it: whole, or not at all, and never over something that is there."""
+    if os.path.lexists(path):
+        raise Refused(f"{path} is there already", hint="choose another name, or remove it first")
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent or ".", prefix=f".{path.name}.", delete=False) as aside:
             try:

@@ -55,21 +55,24 @@ class AsyncHealth:
             return [Check("server", "fail", str(error), error.hint)]
         judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
-        helpers = [] if queue or not settings.redis_url else await self._helpers()
+        helpers = [] if queue else await self._helpers()
         return [Check("server", "ok", where), *judged, *await self._access(), *queue, *helpers]
 
     async def _helpers(self) -> list[Check]:
-        """Look for those who work beside a shared server; the embedded one brings its own."""
+        """Look for those who work beside the server."""
         try:
             workers = await self._queue.workers()
         except ServerUnavailable as error:
             return [Check("queue", "fail", str(error), error.hint)]
         now_ms = await self._server.fetch(scheduling.server_time())
         schedule = await self._server.fetch(scheduling.read_schedule(self._server.terms))
-        return [
-            ops.judge_workers(workers),
-            ops.judge_sweeper(schedule.swept_at, now_ms, self._settings.checkpoint_seconds * 1000),
-        ]
+        checks = []
+        # The embedded stack brings both by itself, a moment after its first command: only what is late is told.
+        if workers or self._settings.redis_url:
+            checks.append(ops.judge_workers(workers))
+        if schedule.swept_at or self._settings.redis_url:
+            checks.append(ops.judge_sweeper(schedule.swept_at, now_ms, self._settings.checkpoint_seconds * 1000))
+        return checks
 
     async def _info(self) -> dict[str, str] | None:
         """Return what the server says of itself, or None when this user may not ask."""

@@ -9,6 +9,7 @@ import msgspec
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import (
+    Conflict,
     InvalidTransition,
     InvalidValue,
     MaestroError,
@@ -36,6 +37,9 @@ Context = list["ContextItem"]
 Listed = list["ListedItem"]
 Ids = set[str]
 Entries = list[index_ops.IndexEntry]
+
+#: How often a session that changes is written again before its removal is given up.
+DELETE_TRIES = 20
 
 #: How long archived sessions stay in a plain list, in milliseconds.
 ARCHIVED_SHOWN_MS = 30 * 24 * 3600 * 1000
@@ -72,8 +76,10 @@ class AsyncSessions:
 
             tool = resolve(tool).name
         self._project.check_index()
+        directory = working_directory or str(self._project.root)
+        ops.check_directory(directory)
         fields = {
-            "working_directory": working_directory or str(self._project.root),
+            "working_directory": directory,
             "notes": note,
             "tool_active": tool,
             "task_id": task_id,
@@ -292,6 +298,7 @@ class AsyncSessions:
         Runs stay with the old one, which the new one names. Not to be seen before it is complete.
         """
         from maestro_state._async.fork import UNFINISHED_MS, fill_from, fork_fields
+        from maestro_state.catalog import names as tool_names
 
         source = await self.source(ref)
         origin = await source.record()
@@ -299,7 +306,11 @@ class AsyncSessions:
         self._project.check_index()
         here = self._project.path
         summary = await source.summary()
-        fields = fork_fields(origin, here, origin.working_directory or here, summary.id if summary else None)
+        folder = here if source.archived else origin.working_directory or here
+        fields = fork_fields(origin, here, folder, summary.id if summary else None)
+        if source.archived and fields["tool_active"] not in tool_names():
+            # An archive may come from a stranger's repository: it must not choose a program.
+            fields["tool_active"] = None
         session_id = await self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
         await fill_from(self._server, session_id, source)
         session = await self.read(session_id)
@@ -317,9 +328,15 @@ class AsyncSessions:
         session_id = await self.resolve(ref)
         self._project.check_index()
         source = await self.source(session_id)
-        if trash and not source.archived:
-            await AsyncFlush(self._server, self._places).flush(session_id)
-        await self._server.run(ops.delete_session(self._server.terms, session_id))
+        for _ in range(DELETE_TRIES):
+            if trash and not source.archived:
+                await AsyncFlush(self._server, self._places).flush(session_id)
+            # What was added after the flush would be lost: then it is written again.
+            call = ops.delete_session(self._server.terms, session_id, only_archived=trash)
+            if await self._server.run(call) != "MOVED":
+                break
+        else:
+            raise Conflict(f"session {session_id} keeps changing", hint=f"maestro session end {session_id} first")
         await self._server.run(index_ops.forget_session(self._server.terms, session_id))
         home = self._places.own
         await patiently(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))

@@ -16,7 +16,7 @@ import msgspec
 from maestro_state._async.flush import AsyncFlush
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.places import Places
-from maestro_state.errors import MaestroError, ServerUnavailable, SessionNotFound
+from maestro_state.errors import MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.names import is_session_id
 from maestro_state.ops import archiving, sweeping
 from maestro_state.ops import index as index_ops
@@ -106,7 +106,11 @@ class AsyncSweep:
         until_ms = await self._beat(lease) + self._horizon_ms
         for session_id in await self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
             now_ms = await self._beat(lease)
-            found = await self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+            try:
+                found = await self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+            except NotReplicated as error:  # frozen all the same; the next pass writes it
+                report.errors.append(Failure(session_id, str(error)))
+                continue
             if found.word == "NOT_FOUND":
                 await self._server.run(index_ops.forget_session(terms, session_id))
             elif found.word == "OK":
@@ -130,6 +134,8 @@ class AsyncSweep:
             return (await self._flush.flush(session_id)).state
         except SessionNotFound:
             await self._server.run(index_ops.forget_session(self._server.terms, session_id))
+        except NotReplicated as error:  # it is on disk; the others must be too, now more than ever
+            report.errors.append(Failure(session_id, str(error)))
         except ServerUnavailable:
             raise
         except MaestroError as error:

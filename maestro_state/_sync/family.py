@@ -12,9 +12,18 @@ from typing import Any
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
-from maestro_state.errors import Refused, ServerStorageError, WorkSessionClosed, WorkSessionNotFound
+from maestro_state.errors import (
+    MaestroError,
+    Refused,
+    ServerStorageError,
+    ServerUnavailable,
+    WorkSessionClosed,
+    WorkSessionNotFound,
+)
+from maestro_state.logs import get_logger
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
+from maestro_state.ops.archiving import read_time
 from maestro_state.project import Project
 from maestro_state.scripts import Call
 from maestro_state.states import WorkStatus
@@ -24,6 +33,8 @@ from maestro_state.wsession.records import DEPTH_MAX, Accepted, Breadcrumb, Work
 
 #: A breadcrumb file may be indented: that much larger than what is stored.
 _FILE_MARGIN = 4
+
+_log = get_logger("maestro.work")
 
 
 class Families:
@@ -179,18 +190,31 @@ class Families:
         Once the disk has all of one, its keys live no longer than it does; one that is gone leaves the index.
         """
         terms, swept = self._server.terms, []
+        # The server's clock: it counts the keys' life, and a terminal that is ahead must not end anything.
+        now_ms = self._server.fetch(read_time())
         dirty = self._server.fetch(ops.dirty_work(terms))
-        overdue = self._server.fetch(ops.overdue_work(terms, self._server.now_ms()))
+        overdue = self._server.fetch(ops.overdue_work(terms, now_ms))
         for work_id in dict.fromkeys([*dirty, *overdue]):
-            found = self.read_live([work_id])
-            if not found:
-                self._server.run(ops.forget_work(terms, work_id))
-            elif work_id in dirty and layout.read_at(self.root, found[0].path):  # else it is at home in another project
-                work = self.checkpoint(work_id)
-                call = ops.keep_work(terms, self._server.now_ms(), work_id, work.last_id)
-                self._index(self._server.run(call))
-                swept.append(work_id)
+            try:
+                if self._swept(work_id, now_ms, is_dirty=work_id in dirty):
+                    swept.append(work_id)
+            except ServerUnavailable:
+                raise
+            except (MaestroError, OSError) as error:  # one that cannot be written must not keep the others from it
+                _log.warning("work_session_not_written", work=work_id, reason=str(error))
         return swept
+
+    def _swept(self, work_id: str, now_ms: int, *, is_dirty: bool) -> bool:
+        terms = self._server.terms
+        found = self.read_live([work_id])
+        if not found:
+            self._server.run(ops.forget_work(terms, work_id))
+            return False
+        if not is_dirty or not layout.read_at(self.root, found[0].path):
+            return False  # nothing to write, or at home in another project
+        work = self.checkpoint(work_id)
+        self._index(self._server.run(ops.keep_work(terms, now_ms, work_id, work.last_id)))
+        return True
 
     def checkpoint(self, work_id: str) -> WorkView:
         """Write a live work session's record and the breadcrumbs this folder does not have yet.

@@ -17,7 +17,7 @@ import msgspec
 from maestro_state._sync.flush import Flush
 from maestro_state._sync.server import Server
 from maestro_state.archive.places import Places
-from maestro_state.errors import MaestroError, ServerUnavailable, SessionNotFound
+from maestro_state.errors import MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.names import is_session_id
 from maestro_state.ops import archiving, sweeping
 from maestro_state.ops import index as index_ops
@@ -107,7 +107,11 @@ class Sweep:
         until_ms = self._beat(lease) + self._horizon_ms
         for session_id in self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
             now_ms = self._beat(lease)
-            found = self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+            try:
+                found = self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+            except NotReplicated as error:  # frozen all the same; the next pass writes it
+                report.errors.append(Failure(session_id, str(error)))
+                continue
             if found.word == "NOT_FOUND":
                 self._server.run(index_ops.forget_session(terms, session_id))
             elif found.word == "OK":
@@ -131,6 +135,8 @@ class Sweep:
             return (self._flush.flush(session_id)).state
         except SessionNotFound:
             self._server.run(index_ops.forget_session(self._server.terms, session_id))
+        except NotReplicated as error:  # it is on disk; the others must be too, now more than ever
+            report.errors.append(Failure(session_id, str(error)))
         except ServerUnavailable:
             raise
         except MaestroError as error:

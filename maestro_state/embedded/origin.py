@@ -12,6 +12,8 @@ from maestro_state.errors import ServerStorageError, ServerUnavailable
 MARK = "made-here"
 #: What the server writes its data into, and starts from.
 DATA = "appendonlydir"
+#: Older forms of it, which a server takes over when it finds them.
+OLD_DATA = ("appendonly.aof", "dump.rdb")
 
 
 def check_origin(folder: int) -> None:
@@ -28,6 +30,8 @@ def check_origin(folder: int) -> None:
 
 def has_data(folder: int) -> bool:
     """Tell whether there is anything a server would start from."""
+    if not set(OLD_DATA).isdisjoint(os.listdir(folder)):
+        return True
     try:
         data = os.open(DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except OSError:

@@ -5,9 +5,7 @@ ARGV     job_id life_ms fields...
 RETURNS  OK | QUEUED
 INCLUDES -
 ]]
-for _, waiting in ipairs(redis.call('LRANGE', queue, 0, -1)) do
-  if waiting == job_id then return {'QUEUED'} end
-end
+if redis.call('LPOS', queue, job_id) then return {'QUEUED'} end
 redis.call('DEL', job)
 redis.call('HSET', job, unpack(fields))
 redis.call('PEXPIRE', job, life_ms)

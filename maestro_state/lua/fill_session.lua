@@ -22,4 +22,6 @@ end
 emit(admitted, events, {'type', 'session.forked', 'from', redis.call('HGET', session, 'forked_from')})
 redis.call('HDEL', session, 'filling')
 admitted.touched_at = 0  -- now it is to be seen
-return settle(admitted, {'OK', admitted.last_id}, {}, {'state', target, 'ctx_seq', ctx_seq})
+-- A fork takes over active items only: what it was filled with is what it has.
+return settle(admitted, {'OK', admitted.last_id}, {},
+              {'state', target, 'ctx_seq', ctx_seq, 'active_items', redis.call('HLEN', items)})

@@ -11,6 +11,7 @@ if last_id ~= archived_id then return {'MOVED'} end
 -- touched_at 0: the next change gives the keys their full time with its grace again, and goes into the index
 redis.call('HSET', session, 'archived_id', archived_id, 'touched_at', 0)
 local answer = {'OK', last_id, summary()}
-local left = math.max(1, tonumber(last_activity) + tonumber(ttl_ms) - tonumber(now_ms))
+-- never longer than its whole life: the terminal that wrote the record may have been ahead
+local left = math.max(1, math.min(tonumber(ttl_ms), tonumber(last_activity) + tonumber(ttl_ms) - tonumber(now_ms)))
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, string.format('%.0f', left)) end
 return answer

@@ -12,7 +12,7 @@ from maestro_state.names import slug_of
 from maestro_state.ops.replies import text
 from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Call, Query, load
-from maestro_state.states import FROZEN, SessionState, liveness
+from maestro_state.states import SessionState, liveness
 
 
 class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -121,8 +121,3 @@ def summary_of(terms: Terms, entry: IndexEntry, now_ms: int, *, active: bool, or
         archived=False,
         orphan=orphan,
     )
-
-
-def is_frozen(entry: IndexEntry) -> bool:
-    """Tell whether the session accepts nothing more."""
-    return entry.state in FROZEN

@@ -55,9 +55,10 @@ def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> C
                 lambda reply: accept(reply, session_id, "aborting it"))  # fmt: skip
 
 
-def delete_session(terms: Terms, session_id: str) -> Call:
-    """Remove a session from the server for good."""
-    return Call(load("delete_session"), terms.keys.session(session_id), (), lambda reply: text(reply[0]))
+def delete_session(terms: Terms, session_id: str, *, only_archived: bool = False) -> Call:
+    """Remove a session from the server for good; words: OK, NOT_FOUND, and MOVED when the disk has not all of it."""
+    args = (int(only_archived),)
+    return Call(load("delete_session"), terms.keys.session(session_id), args, lambda reply: text(reply[0]))
 
 
 def has_session(terms: Terms, session_id: str) -> Query:
@@ -82,10 +83,19 @@ def _stored(terms: Terms, field: str, value: Any) -> bytes:
     if not SETTABLE[field]:
         if isinstance(value, str) and "\0" in value:
             raise InvalidValue(f"{field} must be text without NUL")
+        if field == "working_directory":
+            check_directory(value)
         return text_bytes(field, value, terms.max_value_bytes)
     if not isinstance(value, dict):
         raise InvalidValue(f"{field} must be a JSON object")
     return check_size(field, json_bytes(field, value), terms.max_value_bytes)
+
+
+def check_directory(path: str) -> None:
+    """Refuse a folder that would be another one for whoever carries a run out: workers stand elsewhere."""
+    if not isinstance(path, str) or not path.startswith("/"):
+        hint = 'maestro session set working_directory "$PWD"'
+        raise InvalidValue("working_directory must be an absolute path", hint=hint)
 
 
 def get_field(terms: Terms, session_id: str, field: str) -> Query:

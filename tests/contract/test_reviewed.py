@@ -1,0 +1,88 @@
+"""What attacks on a finished Maestro found, kept from coming back."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from maestro_state.embedded.origin import has_data
+from maestro_state.errors import InvalidValue, Refused, SessionNotFound
+from tests.backends import Backend
+
+
+async def test_a_fork_counts_the_items_it_took_over(backend: Backend):
+    """Adding to, removing from and clearing a fork leaves it in the state its items say."""
+    async with backend.open_async() as maestro:
+        origin = await maestro.sessions.start("origin")
+        await maestro.context.add("one", "two", kind="text")
+        fork = await maestro.sessions.fork(origin.id, "fork")
+        (added,) = (await maestro.context.add("three", kind="text")).items
+        await maestro.context.remove(added.id)
+        assert (await maestro.sessions.read(fork.id)).state == "com_contexto"
+        await maestro.context.clear()
+        assert (await maestro.sessions.read(fork.id)).state == "iniciada"
+
+
+async def test_a_working_directory_is_absolute(backend: Backend):
+    """A relative one would be another folder for the worker, which stands elsewhere."""
+    async with backend.open_async() as maestro:
+        await maestro.sessions.start("where")
+        for wrong in (".", "", "src"):
+            with pytest.raises(InvalidValue):
+                await maestro.sessions.set("working_directory", wrong)
+        with pytest.raises(InvalidValue):
+            await maestro.sessions.start("where", working_directory="src")
+
+
+async def test_an_export_replaces_nothing(backend: Backend):
+    """A file that is there stays as it is."""
+    async with backend.open_async() as maestro:
+        await maestro.sessions.start("export")
+        kept = backend.project / "kept.txt"
+        kept.write_text("mine")
+        with pytest.raises(Refused):
+            await maestro.archive.export(output=str(kept))
+        assert kept.read_text() == "mine"
+
+
+async def test_an_archive_does_not_choose_a_program(backend: Backend):
+    """A fork of an archived session keeps a tool of the catalogue, and no command line."""
+    async with backend.open_async() as maestro:
+        for tool, kept in (("echo", "echo"), ("touch x", None)):
+            origin = await maestro.sessions.start("origin", tool=tool)
+            await maestro.sessions.end(origin.id)
+            backend.raw.delete(*maestro.server.terms.keys.session(origin.id))
+            assert (await maestro.sessions.fork(origin.id, "fork")).tool_active == kept
+
+
+def test_what_is_added_while_a_session_goes_to_the_trash_is_in_it_or_refused(real: Backend):
+    """Every acknowledged message is in the trash."""
+    with real.open() as maestro, real.open() as writer:
+        session = maestro.sessions.start("trash")
+        acknowledged = [writer.messages.add("user", "0", session.id).id]
+
+        def write() -> None:
+            while len(acknowledged) < 400:
+                try:
+                    acknowledged.append(writer.messages.add("user", "x", session.id).id)
+                except (Refused, SessionNotFound):
+                    break
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        maestro.sessions.delete(session.id, trash=True)
+        thread.join()
+        trashed = (real.project / ".maestro" / "trash" / session.id / "messages.jsonl").read_text()
+        assert not [one for one in acknowledged if one not in trashed]
+
+
+@pytest.mark.parametrize("name", ["appendonly.aof", "dump.rdb"])
+def test_older_forms_of_data_count_as_data(tmp_path, name: str):
+    """What a server would take over is not taken for an empty folder."""
+    folder = os.open(tmp_path, os.O_RDONLY)
+    assert not has_data(folder)
+    (tmp_path / name).touch()
+    assert has_data(folder)
+    os.close(folder)
