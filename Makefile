@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: help demo test lint generate bench setup clean
 
 help:
-	@echo "make demo      show Maestro at work: one session, two terminals"
+	@echo "make demo      show Maestro at work: one session, three terminals"
 	@echo "make test      set everything up and run every check and test"
 	@echo "make lint      ruff, mypy, import rules, generated code"
 	@echo "make generate  write the generated code and documents anew"

@@ -1,5 +1,5 @@
 """`make demo`: the main job, end to end, in a throw-away project on the embedded server. Every line shown is real: the
-commands run as processes of their own, as they would in two terminals.
+commands run as processes of their own, as they would in three terminals.
 """
 
 from __future__ import annotations

@@ -113,11 +113,15 @@ def say(
 
 
 def _check_tool(app: App, tool: str) -> None:
-    """Refuse a tool nobody knows, and a checkout that has no session for its run."""
+    """Refuse a tool nobody knows, and a checkout that has no live session for its run."""
     from maestro_state.catalog import resolve
+    from maestro_state.errors import InvalidTransition
+    from maestro_state.states import FROZEN
 
     resolve(tool)
-    app.maestro.sessions.read()
+    session = app.maestro.sessions.read()
+    if session.state in FROZEN:
+        raise InvalidTransition(session.id, session.state, "asking a tool")
 
 
 def _ask(app: App, tool: str, prompt: str, *, quiet: bool) -> tuple[str, str | None]:

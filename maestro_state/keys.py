@@ -27,7 +27,7 @@ class Key:
 #: up to date, and a long grace more until it is.
 SESSION_KEYS = (
     Key("session", "", "hash", "the record, and the last call of each client", "every session script"),
-    Key("events", ":events", "stream", "what happened, one entry each", "every session script but add_message"),
+    Key("events", ":events", "stream", "what happened, one entry each", "every script that changes a state or a list"),
     Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
     Key("items", ":items", "hash", "context items and when they were removed", "add_context, remove_context"),
     Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
@@ -83,7 +83,7 @@ WORK_KEYS = (
     Key("children", ":work:children", "set", "ids of work sessions started under this one", "add_child"),
 )
 
-#: The index of work sessions: the same four keys, in the same order, written by the same scripts.
+#: The index of work sessions: the same keys, in the same order, written by the same scripts.
 WORK_INDEX_KEYS = tuple(
     Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
 )

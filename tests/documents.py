@@ -49,7 +49,7 @@ def _commands() -> str:
             for one in command.params
             if isinstance(one, click.Argument)
         ]
-        rows.append((f"`{' '.join([words, *arguments])}`".replace("[[", "[").replace("]]", "]"),
+        rows.append((f"`{' '.join([words, *arguments])}`".replace("[[", "[").replace("]]", "]").replace("]…]", "…]"),
                      command.get_short_help_str(200)))  # fmt: skip
     return _table(("command", "what it does"), rows)
 
@@ -67,7 +67,7 @@ def _settings() -> str:
 def _keyspace() -> str:
     rows = []
     for family, keys in FAMILIES.items():
-        tag = "index" if family.endswith("index") else "<id>"
+        tag = {"sweep": "sweep", "schedule": "schedule"}.get(family, "index" if family.endswith("index") else "<id>")
         start = "" if family == "queue" else f"<ns>:{{{tag}}}"
         rows += [(f"`{start}{key.suffix}`", family, key.type, key.holds, key.writers) for key in keys]
     return _table(("key", "family", "type", "holds", "written by"), rows)

@@ -13,7 +13,16 @@ from maestro_state._async.sessions import AsyncSessions
 from maestro_state.catalog import resolve
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run, SentItem
-from maestro_state.errors import ContextChanged, MaestroError, NotFound, NoTool, Refused, RunIsOver, RunNotFound
+from maestro_state.errors import (
+    ContextChanged,
+    InvalidTransition,
+    MaestroError,
+    NotFound,
+    NoTool,
+    Refused,
+    RunIsOver,
+    RunNotFound,
+)
 from maestro_state.models import Event, Session
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
@@ -21,6 +30,7 @@ from maestro_state.ops import events as event_ops
 from maestro_state.ops import runs as ops
 from maestro_state.rendering import render
 from maestro_state.settings_cache import Settings
+from maestro_state.states import FROZEN
 
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]
@@ -86,6 +96,8 @@ class AsyncRuns:
 
     def _tool(self, session: Session, tool: str | None) -> str:
         chosen = tool or session.tool_active
+        if not chosen and session.state in FROZEN:
+            raise InvalidTransition(session.id, session.state, "running a tool")
         if not chosen:
             raise NoTool(session.id)
         return chosen
