@@ -7,6 +7,7 @@ every key left on the server must be declared in keys.py and have a TTL.
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ import pytest
 
 from tests.backends import BACKENDS, Backend
 from tests.key_leaks import check_keys
+
+# A job in the background of a shell ignores Ctrl-C, and so would every program the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -221,4 +221,5 @@ def test_a_foreign_archive_is_listed_shown_exported(project: Path, foreign: Path
         text = Path(maestro.archive.export(OTHER).path).read_text()
         assert "conteúdo" in text
         fork = maestro.sessions.fork(OTHER, "daqui em diante")
-        assert (fork.tool_active, fork.state) == ("llm -m 'um modelo'", "com_contexto")
+        # A command line is not taken over: an archive may be a stranger's, and must not choose a program.
+        assert (fork.tool_active, fork.state) == (None, "com_contexto")
