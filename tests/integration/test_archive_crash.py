@@ -123,9 +123,9 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_archive(template: Path, mo
             shutil.copytree(template, root, symlinks=True)
             killed = start(CHILD, root, 2, *inject(name, number, "signal=SIGKILL"),
                            more=more)  # fmt: skip
-            assert b"done" not in killed.stdout
-            found = generation_of(root)
-            seen[found] += 1
+            # Python opens a file less now and then (what it has compiled before): the last call is then not reached.
+            if b"done" not in killed.stdout:
+                seen[generation_of(root)] += 1
             home = Home.of_project(Project(root))
             assert verify(home, SESSION_ID).ok, (name, number)
             home.sweep_leftovers()
@@ -135,6 +135,7 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_archive(template: Path, mo
             assert generation_of(root) == 2
             assert ArchivedSession(home, SESSION_ID).record().notes == "generation 2"
     assert seen[None] == 0, seen
+    assert seen.total() >= 38, "too few of the calls were reached"
     assert seen[1]
     assert seen[2], "no kill after the swap: the test does not reach it"
 
