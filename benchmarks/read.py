@@ -32,9 +32,7 @@ def measure() -> Iterator[Row]:
 
         def plain() -> list[Plain]:
             rows = bench.tcp.xrange(key(long, "messages"))
-            return [
-                Plain(one.decode(), fields[b"role"].decode(), fields[b"content"].decode()) for one, fields in rows
-            ]
+            return [Plain(one.decode(), fields[b"role"].decode(), fields[b"content"].decode()) for one, fields in rows]
 
         def ours() -> object:
             return bench.maestro.messages.since(None, long)

@@ -42,9 +42,7 @@ class App:
             name = os.ttyname(0).removeprefix("/dev/")
         except OSError:
             name = f"pid {os.getpid()}"
-        return Terminal(
-            user=self.maestro.settings.user, host=os.uname().nodename, terminal=name, since=iso(now_ms())
-        )
+        return Terminal(user=self.maestro.settings.user, host=os.uname().nodename, terminal=name, since=iso(now_ms()))
 
     def close(self) -> None:
         """Close what was opened."""

@@ -79,9 +79,7 @@ def start(
 @click.option("--tool", metavar="TOOL", help="Hand the conversation to this tool and record its answer.")
 @json_option
 @pass_app
-def say(
-    app: App, text: str, ref: str | None, role: str, model: str | None, tool: str | None, as_json: bool
-) -> None:
+def say(app: App, text: str, ref: str | None, role: str, model: str | None, tool: str | None, as_json: bool) -> None:
     """Say something in a discussion; TEXT - reads it from standard input.
 
     \b

@@ -66,9 +66,7 @@ def add(
 @click.option("--for-model", is_flag=True, help="What a model is handed: context_summary instead of older messages.")
 @json_option
 @pass_app
-def messages(
-    app: App, last: int | None, since: str | None, show_all: bool, for_model: bool, as_json: bool
-) -> None:
+def messages(app: App, last: int | None, since: str | None, show_all: bool, for_model: bool, as_json: bool) -> None:
     """Read the messages of a session.
 
     \b

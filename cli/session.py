@@ -62,9 +62,7 @@ def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: 
 @click.option("--user", metavar="USER", help="Only those this user started.")
 @json_option
 @pass_app
-def list_sessions(
-    app: App, show_all: bool, state: str | None, mine: bool, user: str | None, as_json: bool
-) -> None:
+def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user: str | None, as_json: bool) -> None:
     """List sessions, last active first.
 
     \b

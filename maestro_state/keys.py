@@ -89,9 +89,7 @@ WORK_INDEX_KEYS = tuple(
 )
 
 #: What keeps the sweepers of a team from doing the same work twice.
-SWEEP_KEYS = (
-    Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),
-)
+SWEEP_KEYS = (Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),)
 
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {

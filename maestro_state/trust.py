@@ -60,9 +60,7 @@ def trust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]
     return list(digests)
 
 
-def keep_trust(
-    project_root: Path, relative_file: str, content: bytes, env: Mapping[str, str] | None = None
-) -> None:
+def keep_trust(project_root: Path, relative_file: str, content: bytes, env: Mapping[str, str] | None = None) -> None:
     """Go on trusting a file that Maestro itself is about to rewrite; only for one that was trusted until now."""
     with _changing(env) as record:
         record.setdefault(_name(project_root), {})[relative_file] = _digest(content)
@@ -83,9 +81,7 @@ def is_trusted(project_root: Path, relative_file: str, env: Mapping[str, str] | 
     return file is not None and file.trusted
 
 
-def read_with_trust(
-    project_root: Path, relative_file: str, env: Mapping[str, str] | None = None
-) -> ProjectFile | None:
+def read_with_trust(project_root: Path, relative_file: str, env: Mapping[str, str] | None = None) -> ProjectFile | None:
     """Read a project file once and judge just those bytes; None when there is no such file."""
     content = _read(project_root, relative_file)
     if content is None:

@@ -13,9 +13,7 @@ FOREIGN = re.compile(rb"rq:.*")
 
 _TAG = rb"[\w-]+:\{[^{}]+\}"
 _DECLARED = [
-    (re.compile(_TAG + re.escape(key.suffix).encode()), key.type.encode())
-    for keys in FAMILIES.values()
-    for key in keys
+    (re.compile(_TAG + re.escape(key.suffix).encode()), key.type.encode()) for keys in FAMILIES.values() for key in keys
 ]
 
 

@@ -29,8 +29,10 @@ def watched_master(tmp_path):
         try:
             sentinel.start()
             wait_until(
-                lambda: b"slaves=1" in raw_call(sentinel, "INFO", "sentinel")
-                and b"master_link_status:up" in raw_call(replica, "INFO", "replication"),
+                lambda: (
+                    b"slaves=1" in raw_call(sentinel, "INFO", "sentinel")
+                    and b"master_link_status:up" in raw_call(replica, "INFO", "replication")
+                ),
                 "the sentinel does not know the replica",
                 30.0,
             )

@@ -56,9 +56,7 @@ def free_port() -> int:
 class Server:
     """One server process: start, kill -9, start again on the same data."""
 
-    def __init__(
-        self, folder: Path, port: int | None, args: Sequence[str], *, settings: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path, port: int | None, args: Sequence[str], *, settings: Path | None = None) -> None:
         """Prepare; `settings` makes it a sentinel with that configuration file."""
         self.folder = folder
         self.port = port
@@ -185,9 +183,7 @@ def cluster(tmp_path: Path, nodes: int = 3) -> Iterator[Cluster]:
     """Run a cluster of masters without replicas on loopback ports."""
     with contextlib.ExitStack() as stack:
         settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
-        servers = [
-            stack.enter_context(valkey(tmp_path, port=free_port(), args=settings)) for _ in range(nodes)
-        ]
+        servers = [stack.enter_context(valkey(tmp_path, port=free_port(), args=settings)) for _ in range(nodes)]
         for number, server in enumerate(servers):
             first, last = number * _SLOTS // nodes, (number + 1) * _SLOTS // nodes - 1
             raw_call(server, "CLUSTER", "ADDSLOTSRANGE", first, last)

@@ -170,6 +170,7 @@ def keep_house(project: str, *, redis_url: str | None = None, client_name: str |
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
+
     def open_maestro() -> Maestro:
         return Maestro(project, redis_url=redis_url, client_name=client_name)
 

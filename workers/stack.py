@@ -43,6 +43,7 @@ SERVICE_STOP_S = 10.0
 
 _MAX_LOG_BYTES = 1_000_000
 
+
 @dataclass(slots=True)
 class Supervisor:
     """Looks after one project's stack until it is idle, gone, or told to leave."""

@@ -48,9 +48,7 @@ class AsyncClaims:
 
     async def earlier(self, claim: Claim) -> list[Run]:
         """Read the session's runs, for what their tools had counted before."""
-        found: list[Run] = await self._server.fetch(
-            contents_ops.read_runs(self._server.terms, claim.session_id)
-        )
+        found: list[Run] = await self._server.fetch(contents_ops.read_runs(self._server.terms, claim.session_id))
         return [run for run in found if run.id != claim.run.id]
 
     async def add_output(self, claim: Claim, offset: int, data: bytes) -> bool:

@@ -293,9 +293,7 @@ class AsyncDiscussions:
             raise DiscussionNotFound(discussion_id)
         return Discussion(meta=live.meta, transcript=Transcript(tuple(events)))
 
-    async def _record(
-        self, folder: str, live: ops.Live | None, events: Sequence[tuple[str, dict[str, Any]]]
-    ) -> None:
+    async def _record(self, folder: str, live: ops.Live | None, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Append events where the discussion lives: on the server while it is open there, else on disk."""
         if live is None or finding.is_closed(live.meta):
             self._files.record(folder, self._server.now_ms() * 1000, events)

@@ -53,5 +53,3 @@ def _is_text(pieces: list[bytes]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-

@@ -204,8 +204,6 @@ def _outputs(runs: list[Run]) -> list[str]:
     return [layout.run_path(run.id, "output.txt") for run in runs]
 
 
-
-
 async def patiently(action: Callable[[], T]) -> T:
     """Do something under a session's lock as soon as whoever holds it lets go. Never blocks the thread: the holder
     may be in it.

@@ -290,5 +290,3 @@ class AsyncRuns:
     async def workers(self) -> int:
         """Count the workers that listen for runs now."""
         return await self._queue.workers()
-
-

@@ -91,9 +91,7 @@ class AsyncSessions:
         self._activate(session_id)
         return session
 
-    async def _start(
-        self, slug: str, ttl_ms: int, fields: dict[str, str | None], *, life_ms: int | None = None
-    ) -> str:
+    async def _start(self, slug: str, ttl_ms: int, fields: dict[str, str | None], *, life_ms: int | None = None) -> str:
         """Make a session under a new id; with `life_ms` it is not announced and goes away unless it is finished."""
         terms, archived = self._server.terms, self._places.own.ids()
         while True:
@@ -182,9 +180,7 @@ class AsyncSessions:
         entries = await self._server.run(index_ops.newest_sessions(terms, count))
         return [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
 
-    async def list(
-        self, *, state: str | None = None, user: str | None = None, everything: bool = False
-    ) -> Summaries:
+    async def list(self, *, state: str | None = None, user: str | None = None, everything: bool = False) -> Summaries:
         """List live sessions and this checkout's archived ones, last active first.
 
         Archived ones are those of the last 30 days, or `everything`.
@@ -355,9 +351,7 @@ class AsyncSessions:
             found = await self._archived(session_id).field(field)
         return found
 
-    async def set(
-        self, field: str, value: Any, ref: str | None = None, *, if_revision: int | None = None
-    ) -> Field:
+    async def set(self, field: str, value: Any, ref: str | None = None, *, if_revision: int | None = None) -> Field:
         """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
         session_id = await self.resolve(ref)
         with self._server.lane() as lane:

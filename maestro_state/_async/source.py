@@ -205,9 +205,7 @@ class AsyncLive:
     async def events(self, after: str = event_ops.START) -> AsyncIterator[Event]:
         """Yield what happened after an id, up to now."""
         while True:
-            reply = await self._server.connection.call(
-                *event_ops.read_after(self._server.terms, self.id, after, None)
-            )
+            reply = await self._server.connection.call(*event_ops.read_after(self._server.terms, self.id, after, None))
             page = event_ops.merge(self._server.terms, self.id, reply)
             for event in page:
                 yield event
@@ -322,5 +320,3 @@ def _printed(archive: ArchivedSession) -> list[Event]:
             entry = [chunk.id.encode(), [b"run", chunk.run.encode(), b"data", piece]]
             found.append(event_ops.event_of("outputs", entry))
     return found
-
-

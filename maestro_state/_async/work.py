@@ -70,9 +70,7 @@ class AsyncWork:
         await self._families.change(call)
         return (await self._families.checkpoint(work_id)).record
 
-    async def end(
-        self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse"
-    ) -> WorkSession:
+    async def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
         """End a work session for good.
 
         Children that are still open: `refuse` (OpenChildren), `end` them first with the same status, or `leave`

@@ -291,5 +291,3 @@ class Runs:
     def workers(self) -> int:
         """Count the workers that listen for runs now."""
         return self._queue.workers()
-
-

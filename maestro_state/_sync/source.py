@@ -206,9 +206,7 @@ class Live:
     def events(self, after: str = event_ops.START) -> Iterator[Event]:
         """Yield what happened after an id, up to now."""
         while True:
-            reply = self._server.connection.call(
-                *event_ops.read_after(self._server.terms, self.id, after, None)
-            )
+            reply = self._server.connection.call(*event_ops.read_after(self._server.terms, self.id, after, None))
             page = event_ops.merge(self._server.terms, self.id, reply)
             for event in page:
                 yield event
@@ -323,5 +321,3 @@ def _printed(archive: ArchivedSession) -> list[Event]:
             entry = [chunk.id.encode(), [b"run", chunk.run.encode(), b"data", piece]]
             found.append(event_ops.event_of("outputs", entry))
     return found
-
-

@@ -71,9 +71,7 @@ class Work:
         self._families.change(call)
         return (self._families.checkpoint(work_id)).record
 
-    def end(
-        self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse"
-    ) -> WorkSession:
+    def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
         """End a work session for good.
 
         Children that are still open: `refuse` (OpenChildren), `end` them first with the same status, or `leave`

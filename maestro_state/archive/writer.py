@@ -226,9 +226,7 @@ class Generation:
 
 
 @contextmanager
-def replacing(
-    home: Home, session_id: str, *, fresh: bool = False, adopt: bool = False
-) -> Iterator[Generation]:
+def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool = False) -> Iterator[Generation]:
     """Hold the session's lock and yield its next generation; left without a commit, the present one stays.
 
     `fresh` links nothing: for an archive that is damaged. `adopt` takes what is there as it is when another program
@@ -280,5 +278,3 @@ def read_manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
         return None if content is None else layout.decode_manifest(content, session_id)
     except MaestroError:
         return None
-
-

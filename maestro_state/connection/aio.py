@@ -136,9 +136,7 @@ class AsyncConnection:
         self._pipe = None
         self._idle_blocking.clear()
 
-    async def _attempt(
-        self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None
-    ) -> list[Any]:
+    async def _attempt(self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""
         patience: Patience | None = None
         while True:

@@ -137,9 +137,7 @@ class Connection:
                     break  # another thread took the last one
                 link.close()
 
-    def _attempt(
-        self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None
-    ) -> list[Any]:
+    def _attempt(self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""
         patience: Patience | None = None
         while True:

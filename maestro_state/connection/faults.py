@@ -106,9 +106,7 @@ class Patience:
 
     __slots__ = ("_clock", "_ends_at", "_pause_s", "_revived", "_tries", "_where", "known", "retry_s")
 
-    def __init__(
-        self, where: str, *, known: bool, retry_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, where: str, *, known: bool, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with the first fault of a call; `known` says that this client had been connected before."""
         self._where = where
         self.known = known

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from maestro_state.connection.url import Address
 
+
 def greeting(address: Address) -> tuple[bytes, int]:
     """Return the commands of a fresh connection, packed, and how many replies they bring."""
     commands: list[tuple[Any, ...]] = []

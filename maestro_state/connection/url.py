@@ -172,7 +172,9 @@ def _read_host(scheme: str, text: str, default: int) -> tuple[str, int]:
     if text.startswith("["):
         host, bracket, port_text = text[1:].partition("]")
         if not bracket or (port_text and not port_text.startswith(":")):
-            raise ConfigError(f"the IPv6 host of the {scheme}:// address is malformed", hint=f"{scheme}://[::1]:{default}")
+            raise ConfigError(
+                f"the IPv6 host of the {scheme}:// address is malformed", hint=f"{scheme}://[::1]:{default}"
+            )
         port_text = port_text[1:]
     else:
         host, _, port_text = text.partition(":")

@@ -97,9 +97,7 @@ def stop_server(root: Path, folder: int, deadline: float) -> None:
         elif before.pid is not None and status(root).pid not in (before.pid, None):
             return  # gone, and somebody has already started the next one
         if time.monotonic() > deadline:
-            raise ServerUnavailable(
-                "the embedded server did not stop in time", hint="see .maestro/server/server.log"
-            )
+            raise ServerUnavailable("the embedded server did not stop in time", hint="see .maestro/server/server.log")
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.05)
 

@@ -92,9 +92,7 @@ def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | Non
         time.sleep(0.002 if waited_s < 0.3 else 0.02)
 
 
-def _launch(
-    root: Path, folder: int, lock: int, binary: str | os.PathLike[str] | None, logged_before: int
-) -> None:
+def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] | None, logged_before: int) -> None:
     """Start the server with the lock in its hands; it is not yet ready when this returns."""
     import subprocess
 

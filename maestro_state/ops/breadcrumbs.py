@@ -30,9 +30,7 @@ _PLAIN_PARTS = ("depth", "day", "errors", "files", "cost_kind", "nano", "input",
 _decode = msgspec.json.Decoder(Breadcrumb).decode
 
 
-def add_breadcrumb(
-    terms: Terms, stamp: Stamp, work_id: str, crumb: Breadcrumb, *, source: str | None = None
-) -> Call:
+def add_breadcrumb(terms: Terms, stamp: Stamp, work_id: str, crumb: Breadcrumb, *, source: str | None = None) -> Call:
     """Accept a breadcrumb; answers its entry id, whether it is new, and the summary when the index is due.
 
     One from the mailbox (`source`) is taken even if the work session ended since.

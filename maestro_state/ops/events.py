@@ -36,9 +36,7 @@ def started_event(session: Session, created_ms: int) -> Event:
     return Event(f"{created_ms}-0", "session.started", {"name": session.slug, "user": session.user_id})
 
 
-def read_after(
-    terms: Terms, session_id: str, cursor: str, block_ms: int | None, page: int = PAGE
-) -> tuple[Any, ...]:
+def read_after(terms: Terms, session_id: str, cursor: str, block_ms: int | None, page: int = PAGE) -> tuple[Any, ...]:
     """Return the command that reads every stream of a session after the cursor, waiting if told."""
     keys = terms.keys.followed(session_id)
     wait = () if block_ms is None else ("BLOCK", block_ms)

@@ -90,9 +90,7 @@ def start_run(
         tool=request.tool,
         prompt_source=request.prompt_source,
         prompt_file=request.prompt_file,
-        flags=Flags(
-            dry_run=request.dry, confirm=request.confirmed_at is not None, confirmed_at=request.confirmed_at
-        ),
+        flags=Flags(dry_run=request.dry, confirm=request.confirmed_at is not None, confirmed_at=request.confirmed_at),
         status=status,
         created_at=iso(stamp.now_ms),
         context_refs=[item.id for item in sent],

@@ -66,9 +66,7 @@ def has_session(terms: Terms, session_id: str) -> Query:
     return Query(("EXISTS", terms.keys.of_session(session_id, "session")), bool)
 
 
-def set_field(
-    terms: Terms, stamp: Stamp, session_id: str, field: str, value: Any, if_revision: int | None
-) -> Call:
+def set_field(terms: Terms, stamp: Stamp, session_id: str, field: str, value: Any, if_revision: int | None) -> Call:
     """Replace a settable field, if its revision is still `if_revision`; returns the new revision."""
     stored = _stored(terms, field, value)
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, field, stored,
@@ -145,9 +143,7 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
         aborted_at=frozen_at if state == SessionState.ABORTED else None,
         abort_reason=words("abort_reason"),
         counters=Counters(run_seq=number("run_seq"), ctx_seq=number("ctx_seq")),
-        stats=Stats(
-            runs_total=number("run_seq"), runs_success=number("runs_success"), runs_error=number("runs_error")
-        ),
+        stats=Stats(runs_total=number("run_seq"), runs_success=number("runs_success"), runs_error=number("runs_error")),
         notes=words("notes"),
         session_id=session_id,
         task_id=words("task_id"),

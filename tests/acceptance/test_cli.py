@@ -20,9 +20,7 @@ ROW = {"id", "slug", "state", "status", "created_at", "updated_at", "active", "a
 
 def test_the_life_of_a_session(project: Path):
     """start, list, status, switch, get, set, end, abort and delete print what they did and leave with 0."""
-    first = printed(
-        project, "session", "start", "Fix the Login", "--note", "since Monday", "--tool", "claude"
-    )
+    first = printed(project, "session", "start", "Fix the Login", "--note", "since Monday", "--tool", "claude")
     assert set(first) == RECORD | {"notes"}
     assert (first["slug"], first["state"], first["status"]) == ("fix-the-login", "iniciada", "active")
     assert (first["notes"], first["tool_active"], first["session_id"]) == (
@@ -189,11 +187,7 @@ def test_every_command_has_an_example(project: Path, command: str):
     words = [[command]]
     if command in ("session", "message", "stack"):
         shown = maestro_command(project, command, "--help").stdout
-        words += [
-            [command, line.split()[0]]
-            for line in shown.split("Commands:")[1].splitlines()
-            if line[:2] == "  "
-        ]
+        words += [[command, line.split()[0]] for line in shown.split("Commands:")[1].splitlines() if line[:2] == "  "]
     for one in words:
         done = maestro_command(project, *one, "--help")
         assert done.returncode == 0

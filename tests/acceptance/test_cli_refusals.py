@@ -209,9 +209,7 @@ def _on_a_terminal(project: Path, *words: str) -> str:
     """Run a command with a terminal for its output; return what the terminal got."""
     ours, theirs = pty.openpty()
     env = os.environ | {"NO_COLOR": "1"}
-    with subprocess.Popen(
-        [MAESTRO, *words], cwd=project, env=env, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as one:
+    with subprocess.Popen([MAESTRO, *words], cwd=project, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as one:
         os.close(theirs)
         got = b""
         while True:

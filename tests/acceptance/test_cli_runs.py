@@ -262,5 +262,3 @@ def test_several_workers_stop_together(project: Path):
     finally:
         pool.kill()
         pool.wait()
-
-

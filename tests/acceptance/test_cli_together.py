@@ -40,12 +40,8 @@ def at_once(project: Path, *command_lines: tuple[str, ...]) -> list[subprocess.C
 def test_twenty_first_commands_share_one_server(tmp_path):
     """Twenty commands that find no server start exactly one, and each of their sessions is there."""
     with temporary_project() as project:
-        done = at_once(
-            project, *[("session", "start", f"number {number}", "--json") for number in range(COMMANDS)]
-        )
-        assert [one.returncode for one in done] == [0] * COMMANDS, [
-            one.stderr for one in done if one.returncode
-        ]
+        done = at_once(project, *[("session", "start", f"number {number}", "--json") for number in range(COMMANDS)])
+        assert [one.returncode for one in done] == [0] * COMMANDS, [one.stderr for one in done if one.returncode]
         started = {msgspec.json.decode(one.stdout)["id"] for one in done}
         assert len(started) == COMMANDS
         assert len(servers(project)) == 1
@@ -77,8 +73,7 @@ def test_index_rewrites_at_the_same_time_lose_nothing(tmp_path, project: Path):
     """Three programs that rewrite index.json 200 times each leave all their rows, whole at any moment."""
     with ExitStack() as stack:
         programs = [
-            stack.enter_context(python(tmp_path, "rewrite", project, prefix, REWRITES))
-            for prefix in ("a", "b", "c")
+            stack.enter_context(python(tmp_path, "rewrite", project, prefix, REWRITES)) for prefix in ("a", "b", "c")
         ]
         while any(program.process.poll() is None for program in programs):
             Project(project).index()  # raises when it is not whole

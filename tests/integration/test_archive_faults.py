@@ -112,8 +112,7 @@ def test_flushes_of_one_session_at_once_do_not_collide(project: Path):
     """Three processes that write generations of one archive leave it whole, with nothing beside it."""
     write_generation(project, 1)
     children = [
-        subprocess.Popen([sys.executable, "-c", FLUSHER, str(project)], cwd=Path(__file__).parents[2])
-        for _ in range(3)
+        subprocess.Popen([sys.executable, "-c", FLUSHER, str(project)], cwd=Path(__file__).parents[2]) for _ in range(3)
     ]
     while any(child.poll() is None for child in children):
         assert generation_of(project) in (1, 2, None)  # None: it was swapped while we compared

@@ -102,9 +102,7 @@ def test_followers_on_a_cluster(project, url):
     with Maestro(project) as maestro, Maestro(project) as other:
         session = maestro.sessions.start("followed")
         found: list = []
-        follower = threading.Thread(
-            target=lambda: found.extend(other.follow.events(session.id, cursor="start"))
-        )
+        follower = threading.Thread(target=lambda: found.extend(other.follow.events(session.id, cursor="start")))
         follower.start()
         added = [maestro.messages.add("user", str(number)).id for number in range(20)]
         maestro.sessions.end()

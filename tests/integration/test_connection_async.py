@@ -117,9 +117,7 @@ async def test_blocking_reads_do_not_hold_up_calls(server):
     """Reads that wait have sockets of their own, and a cancelled one does not go on waiting in the server."""
     connection = connect_async(server.url)
     reads = [
-        asyncio.create_task(
-            connection.block("XREAD", "BLOCK", 20_000, "STREAMS", f"stream{n}", "$", block_ms=20_000)
-        )
+        asyncio.create_task(connection.block("XREAD", "BLOCK", 20_000, "STREAMS", f"stream{n}", "$", block_ms=20_000))
         for n in range(3)
     ]
     await asyncio.to_thread(

@@ -27,9 +27,7 @@ class Lua:
         return hashlib.sha1(self.body.encode()).hexdigest()
 
 
-APPEND = Lua(
-    "redis.call('XADD', KEYS[1], '*', 'v', ARGV[1]) return {redis.call('HINCRBY', KEYS[2], 'n', 1), KEYS[2]}"
-)
+APPEND = Lua("redis.call('XADD', KEYS[1], '*', 'v', ARGV[1]) return {redis.call('HINCRBY', KEYS[2], 'n', 1), KEYS[2]}")
 
 
 @pytest.fixture(scope="module")

@@ -67,9 +67,7 @@ async def test_blocking_read_survives_kill_and_restart(server):
 
             args = ("XREAD", "BLOCK", 20_000, "STREAMS", "stream", "0")
             read = asyncio.create_task(
-                later.block(*args, block_ms=20_000)
-                if waits
-                else asyncio.to_thread(wire.block, *args, block_ms=20_000)
+                later.block(*args, block_ms=20_000) if waits else asyncio.to_thread(wire.block, *args, block_ms=20_000)
             )
             await asyncio.to_thread(wait_until, blocked, "the read does not wait")
             await asyncio.to_thread(server.restart)

@@ -54,9 +54,7 @@ class Commands:
 
 
 @pytest.fixture
-def commands(
-    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Commands:
+def commands(checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Commands:
     """Return the command line, in the checkout."""
     monkeypatch.chdir(checkout)
     return Commands(capsys, monkeypatch)

@@ -43,9 +43,7 @@ def test_several_terminals_at_once_lose_and_double_nothing(real: Backend, tmp_pa
     """Four terminals talk at the same time: the file has everything once, each in its order, as the server has it."""
     with real.open() as maestro, ExitStack() as stack:
         discussion_id = maestro.discussions.start().session_id
-        programs = [
-            terminal(stack, tmp_path, real.project, discussion_id, name, SAID) for name in "abcd"[:TERMINALS]
-        ]
+        programs = [terminal(stack, tmp_path, real.project, discussion_id, name, SAID) for name in "abcd"[:TERMINALS]]
         for program in programs:
             program.finish()
         found = said(real.project, discussion_id)

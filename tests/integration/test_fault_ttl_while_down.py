@@ -29,9 +29,7 @@ def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
         wait_until(lambda: now_ms() > over, "time does not pass")
         server.restart()
 
-        assert raw_call(server, "GET", "control") is None, (
-            "the control key outlived its TTL: nothing was proved"
-        )
+        assert raw_call(server, "GET", "control") is None, "the control key outlived its TTL: nothing was proved"
         assert {row.id for row in maestro.sessions.list()} == set(ids)
         for session_id in ids:
             assert maestro.sessions.read(session_id).status == "expired"

@@ -69,9 +69,7 @@ def test_full_pages_of_two_streams_stay_in_order(real: Backend, first: int, seco
         kinds = ["message.added"] * first + ["session.updated"] * second
         # Spread evenly: every read finds entries of both streams beyond the other's page.
         kinds.sort(
-            key=lambda kind, count={"message.added": 0, "session.updated": 0}: _place(
-                kind, count, first, second
-            )
+            key=lambda kind, count={"message.added": 0, "session.updated": 0}: _place(kind, count, first, second)
         )
         for number, kind in enumerate(kinds):
             if kind == "message.added":
@@ -230,9 +228,7 @@ def test_waiting_costs_the_server_next_to_nothing(real: Backend):
     with real.open() as maestro, real.open() as polling:
         session = maestro.sessions.start("quiet")
         others = [real.open() for _ in range(10)]
-        threads = [
-            threading.Thread(target=lambda one=one: list(one.follow.events(session.id))) for one in others
-        ]
+        threads = [threading.Thread(target=lambda one=one: list(one.follow.events(session.id))) for one in others]
         for thread in threads:
             thread.start()
         wait_until(lambda: real.raw.info("clients")["blocked_clients"] == 10, "not all of them wait")
@@ -241,9 +237,7 @@ def test_waiting_costs_the_server_next_to_nothing(real: Backend):
 
         polled = threading.Event()
         threads.append(
-            threading.Thread(
-                target=lambda: [polling.messages.last(1, session.id) for _ in iter(polled.is_set, True)]
-            )
+            threading.Thread(target=lambda: [polling.messages.last(1, session.id) for _ in iter(polled.is_set, True)])
         )
         threads[-1].start()
         assert commands_in_a_second(real.raw) > 3 * len(others)

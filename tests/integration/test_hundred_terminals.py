@@ -29,14 +29,9 @@ def test_nothing_is_lost_doubled_or_seen_in_another_order(real, tmp_path):
     """5000 of 5000 messages, each terminal's in order, and one order for early, late and resuming readers."""
     with real.open() as maestro, ExitStack() as stack:
         session = maestro.sessions.start("crowded")
-        early = [
-            stack.enter_context(python(tmp_path, "follow", real.project, session.id, "start"))
-            for _ in range(2)
-        ]
+        early = [stack.enter_context(python(tmp_path, "follow", real.project, session.id, "start")) for _ in range(2)]
         crowds = [
-            stack.enter_context(
-                python(tmp_path, "crowd", real.project, session.id, f"p{number}", TERMINALS, MESSAGES)
-            )
+            stack.enter_context(python(tmp_path, "crowd", real.project, session.id, f"p{number}", TERMINALS, MESSAGES))
             for number in range(PROCESSES)
         ]
         messages = maestro.server.terms.keys.of_session(session.id, "messages")

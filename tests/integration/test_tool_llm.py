@@ -20,9 +20,7 @@ BIN = str(Path(sys.executable).parent)
 def call_llm(home: Path, api_url: str, stdin: bytes, passed: tuple[str, ...] = ()) -> tuple[str, Outcome]:
     """Run `llm` as a worker would; return the text it printed and how it ended."""
     home.mkdir(exist_ok=True)
-    (home / "extra-openai-models.yaml").write_text(
-        f"- model_id: fake\n  model_name: fake-1\n  api_base: {api_url}\n"
-    )
+    (home / "extra-openai-models.yaml").write_text(f"- model_id: fake\n  model_name: fake-1\n  api_base: {api_url}\n")
     (home / "default_model.txt").write_text("fake")
     tool = resolve("llm")
     environ = os.environ | {

@@ -134,4 +134,3 @@ def test_killing_the_server_loses_nothing(team, project):
     wait_until(lambda: "Ready to accept connections" in again.said.read_text(), "the server does not come back", 20.0)
     found = printed(project, "--session", session, "messages", env=ana)["messages"]
     assert [message["content"] for message in found] == [str(number) for number in range(10)]
-

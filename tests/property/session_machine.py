@@ -153,12 +153,8 @@ class SessionLife(RuleBasedStateMachine):
     def delete(self, session_id, keep):
         """A session is deleted; calls on it may go on."""
         it = self.model[session_id]
-        if self.expect(
-            SessionNotFound if it.is_gone else None, lambda: self.maestro.sessions.delete(session_id)
-        ):
-            self.model[session_id] = Modelled(
-                session_id, it.ttl_ms, it.created_at, it.last_activity, is_gone=True
-            )
+        if self.expect(SessionNotFound if it.is_gone else None, lambda: self.maestro.sessions.delete(session_id)):
+            self.model[session_id] = Modelled(session_id, it.ttl_ms, it.created_at, it.last_activity, is_gone=True)
             assert self.maestro.project.active() != session_id
         return session_id if keep else multiple()
 
@@ -221,9 +217,7 @@ class SessionLife(RuleBasedStateMachine):
                 if it.state in FROZEN:
                     events = list(self.maestro.follow.events(it.id, cursor="start"))
                     assert [event.type for event in events] == it.events
-                    assert [order(event.id) for event in events] == sorted(
-                        {order(event.id) for event in events}
-                    )
+                    assert [order(event.id) for event in events] == sorted({order(event.id) for event in events})
             check_keys(self.raw)
         finally:
             if hasattr(self, "maestro"):

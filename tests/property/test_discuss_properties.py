@@ -166,9 +166,7 @@ def test_any_list_is_applied_whole_or_not_at_all_and_once(rows: list[tuple[str, 
 
 @settings(max_examples=25, deadline=None)
 @given(EVENTS.filter(bool), st.data())
-def test_a_torn_file_is_written_on_without_damage(
-    tmp_path_factory, events: list[TranscriptEvent], data: st.DataObject
-):
+def test_a_torn_file_is_written_on_without_damage(tmp_path_factory, events: list[TranscriptEvent], data: st.DataObject):
     """After any cut, whoever appends next leaves a transcript without damage that has every whole event."""
     root: Path = tmp_path_factory.mktemp("torn")
     events = sorted(events, key=lambda event: event.ts)

@@ -180,6 +180,4 @@ def test_the_earlier_of_two_clocks_decides(project: Path):
             ahead = Clock(maestro.server.now_ms() + 40 * DAY_MS)
         with backend.open(now_ms=ahead) as maestro:
             assert maestro.archive.cleanup().removed == []
-            assert maestro.archive.cleanup(days=0).removed == [
-                f".maestro/sessions/{session.id}/runs/0001/output.txt"
-            ]
+            assert maestro.archive.cleanup(days=0).removed == [f".maestro/sessions/{session.id}/runs/0001/output.txt"]

@@ -35,9 +35,7 @@ READ = {
         service="mymaster",
         sentinel_password="q",
     ),
-    "redis+cluster://a:1,b:2,c?ssl=true": Address(
-        "redis+cluster", (("a", 1), ("b", 2), ("c", 6379)), tls=True
-    ),
+    "redis+cluster://a:1,b:2,c?ssl=true": Address("redis+cluster", (("a", 1), ("b", 2), ("c", 6379)), tls=True),
 }
 
 REFUSED = {
@@ -93,7 +91,10 @@ def test_masked_address_leads_to_the_same_place(text):
     assert shown == masked(text)
     again = parse_url(shown)
     assert (again.hosts, again.path, again.db, again.service) == (
-        address.hosts, address.path, address.db, address.service
+        address.hosts,
+        address.path,
+        address.db,
+        address.service,
     )
     assert again.password in (None, "***")
 

@@ -152,9 +152,7 @@ def test_two_at_once_lose_nothing(env, tmp_path):
     )
     roots = [make_project(tmp_path / f"project-{number}") for number in range(32)]
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, roots[start::4])], env=env, stdin=subprocess.PIPE
-        )
+        subprocess.Popen([sys.executable, "-c", program, *map(str, roots[start::4])], env=env, stdin=subprocess.PIPE)
         for start in range(4)
     ]
     for worker in workers:
