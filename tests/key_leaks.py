@@ -23,6 +23,8 @@ def check_keys(server: redis.Redis) -> None:
         if FOREIGN.fullmatch(key):
             continue
         kind = server.type(key)
+        if kind == b"none":
+            continue  # its time came between the two questions
         declared = any(pattern.fullmatch(key) and kind == wanted for pattern, wanted in _DECLARED)
         assert declared, f"{key!r} ({kind!r}) is not declared in keys.py"
-        assert server.pttl(key) > 0, f"{key!r} has no TTL"
+        assert server.pttl(key) != -1, f"{key!r} has no TTL"

@@ -62,28 +62,7 @@ class Connection:
 
     def call(self, *args: Any) -> Any:
         """Run one command in one round trip and return its raw reply."""
-        packed = pack_command(args)
-        try:
-            link = self._idle.pop()
-        except IndexError:
-            return self._checked(self._attempt(packed, 1, None)[0])
-        whole = False
-        try:
-            reply = link.ask(packed)
-            whole = True
-        except OSError as fault:
-            return self._checked(self._attempt(packed, 1, fault)[0])
-        finally:
-            # Also on KeyboardInterrupt: a socket with half a reply in it must never be used again.
-            if whole:
-                self._keep(self._idle, link)
-            else:
-                link.close()
-        if type(reply) is ReplyError:
-            if is_passing(reply):
-                return self._checked(self._attempt(packed, 1, reply)[0])
-            raise refusal(reply, self._where)
-        return reply
+        return self._ask(self._idle, pack_command(args), None)
 
     def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run commands in one write and return their replies in order.
@@ -121,7 +100,7 @@ class Connection:
     def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, on its own socket; 0 waits for ever."""
         limit_s = block_ms / 1000 + BLOCK_MARGIN_S if block_ms else 0.0
-        return self._checked(self._attempt(pack_command(args), 1, None, limit_s)[0])
+        return self._ask(self._idle_blocking, pack_command(args), limit_s)
 
     def close(self) -> None:
         """Close the idle sockets; a later call connects again."""
@@ -136,6 +115,32 @@ class Connection:
                 except IndexError:
                     break  # another thread took the last one
                 link.close()
+
+    def _ask(self, idle: list[Link], packed: bytes, limit_s: float | None) -> Any:
+        """Make the first try on a socket that is there, with as little around it as can be; nearly all end here."""
+        try:
+            link = idle.pop()
+        except IndexError:
+            return self._checked(self._attempt(packed, 1, None, limit_s)[0])
+        whole = False
+        try:
+            if limit_s is not None:
+                link.limit(limit_s)
+            reply = link.ask(packed)
+            whole = True
+        except OSError as fault:
+            return self._checked(self._attempt(packed, 1, fault, limit_s)[0])
+        finally:
+            # Also on KeyboardInterrupt: a socket with half a reply in it must never be used again.
+            if whole:
+                self._keep(idle, link)
+            else:
+                link.close()
+        if type(reply) is ReplyError:
+            if is_passing(reply):
+                return self._checked(self._attempt(packed, 1, reply, limit_s)[0])
+            raise refusal(reply, self._where)
+        return reply
 
     def _attempt(self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""

@@ -11,7 +11,7 @@ from maestro_state.errors import InvalidValue, SessionNotFound
 from maestro_state.keys import FOLLOWED
 from maestro_state.models import Event, Session, id_order
 from maestro_state.names import is_stream_id
-from maestro_state.ops.messages import message_of
+from maestro_state.ops.messages import message_values
 from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Query
 
@@ -46,9 +46,8 @@ def read_after(terms: Terms, session_id: str, cursor: str, block_ms: int | None,
 def event_of(stream: str, entry: list[Any]) -> Event:
     """Make an event from an entry of one of the followed streams."""
     if stream == "messages":
-        message = message_of(entry)
-        always = {"id": message.id, "role": message.role, "content": message.content}
-        return Event(message.id, "message.added", always | message.parts())
+        message = message_values(entry)
+        return Event(message["id"], "message.added", message)
     if stream == "outputs":
         return _output_event(entry)
     fields = entry[1]

@@ -17,6 +17,9 @@ from maestro_state.scripts import Call, Query, load
 #: Optional parts of a message that are stored as JSON.
 _JSON_PARTS = {"metadata": dict, "tool_calls": list, "tool_results": list}
 
+#: Optional parts that are stored as they are → their names in a message.
+_TEXT_PARTS = {"by": "user", "parent_id": "parent_id"}
+
 _decode = msgspec.json.decode
 
 
@@ -70,15 +73,20 @@ def message_of(entry: list[Any]) -> Message:
     entry_id, fields = entry
     if len(fields) == 4:
         return Message(entry_id.decode(), fields[1].decode(), fields[3].decode())
-    rest = {fields[at].decode(): fields[at + 1] for at in range(4, len(fields), 2)}
-    return Message(
-        id=entry_id.decode(),
-        role=fields[1].decode(),
-        content=fields[3].decode(),
-        parent_id=rest["parent_id"].decode() if "parent_id" in rest else None,
-        user=rest["by"].decode() if "by" in rest else None,
-        **{name: _decode(rest[name]) for name in _JSON_PARTS if name in rest},
-    )
+    return Message(**message_values(entry))
+
+
+def message_values(entry: list[Any]) -> dict[str, Any]:
+    """Return what a stream entry says of a message, by name; what a later version adds is passed over."""
+    entry_id, fields = entry
+    values: dict[str, Any] = {"id": entry_id.decode(), "role": fields[1].decode(), "content": fields[3].decode()}
+    for at in range(4, len(fields), 2):
+        name = fields[at].decode()
+        if name in _TEXT_PARTS:
+            values[_TEXT_PARTS[name]] = fields[at + 1].decode()
+        elif name in _JSON_PARTS:
+            values[name] = _decode(fields[at + 1])
+    return values
 
 
 def _newest_last(reply: list[Any]) -> list[Message]:
