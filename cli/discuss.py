@@ -324,7 +324,11 @@ def migrate(app: App, paths: tuple[str, ...], dry_run: bool, as_json: bool) -> N
     """
     from cli import output
 
-    report = app.maestro.discussions.migrate(paths, dry_run=dry_run, progress=output.progress("converting"))
+    shown = output.Progress("converting", at_least=1)
+    try:
+        report = app.maestro.discussions.migrate(paths, dry_run=dry_run, progress=shown.update)
+    finally:
+        shown.done()
     if as_json:
         output.document(report)
         return

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -61,14 +61,21 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def colour(text: str, name: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
-    """Colour a text on a terminal that wants it."""
+class Coloured(str):
+    """A text made harmless whose only escapes are ours: a table prints it as it is."""
+
+    __slots__ = ()
+
+
+def colour(text: str, name: str | None = None, *, bold: bool = False, dim: bool = False) -> Coloured:
+    """Make a text harmless, and colour it on a terminal that wants it."""
+    text = safe(text)
     if not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    return click.style(text, fg=name, bold=bold, dim=dim)
+        return Coloured(text)
+    return Coloured(click.style(text, fg=name, bold=bold, dim=dim))
 
 
-def state_word(word: str) -> str:
+def state_word(word: str) -> Coloured:
     """Colour a state, a liveness or a check by what it means."""
     return colour(word, STATE_COLOURS.get(word))
 
@@ -128,27 +135,6 @@ def warning(text: str) -> None:
     sys.stderr.flush()
 
 
-class Progress:
-    """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
-
-    def __init__(self, word: str) -> None:
-        """Take what is being counted."""
-        self._word = word
-        self._shown = ""
-
-    def update(self, done: int, total: int) -> None:
-        """Show how far it is."""
-        if total >= 100 and sys.stderr.isatty():
-            self._shown = f"{self._word} {done} of {total}"
-            sys.stderr.write(f"\r{self._shown}")
-            sys.stderr.flush()
-
-    def done(self) -> None:
-        """Leave the line."""
-        if self._shown:
-            sys.stderr.write("\n")
-
-
 def content_fields(content: bytes) -> dict[str, str]:
     """Return a content as fields of a document: text, or base64 where it is none."""
     try:
@@ -194,8 +180,11 @@ def clip(text: str, columns: int) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = 1) -> None:
-    """Print a table that fits the terminal: the flexible column gives way. A pipe gets tabs and no header."""
-    body = [[safe(cell).replace("\n", " ") if "\x1b" not in cell else cell for cell in row] for row in rows]
+    """Print a table that fits the terminal: the flexible column gives way. A pipe gets tabs and no header.
+
+    Cells may hold anything: what is not coloured by us is made harmless.
+    """
+    body = [[cell if isinstance(cell, Coloured) else safe(cell).replace("\n", " ") for cell in row] for row in rows]
     if not is_terminal():
         for row in body:
             line("\t".join(click.unstyle(cell) for cell in row))
@@ -246,16 +235,26 @@ def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     return time.strftime(form, time.localtime(from_iso(timestamp) // 1000))
 
 
-def progress(word: str) -> Callable[[int, int], None] | None:
-    """Return what shows how far long work is, on a terminal; None for a pipe, which gets clean text."""
-    if not sys.stderr.isatty():
-        return None
+class Progress:
+    """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
 
-    def show(number: int, total: int) -> None:
-        sys.stderr.write(f"\r{word} {number} of {total}" + ("\n" if number == total else ""))
-        sys.stderr.flush()
+    def __init__(self, word: str, *, at_least: int = 100) -> None:
+        """Take what is being done, and how many are worth a line."""
+        self._word = word
+        self._at_least = at_least
+        self._shown = False
 
-    return show
+    def update(self, done: int, total: int) -> None:
+        """Show how far it is."""
+        if total >= self._at_least and sys.stderr.isatty():
+            sys.stderr.write(f"\r{self._word} {done} of {total}")
+            sys.stderr.flush()
+            self._shown = True
+
+    def done(self) -> None:
+        """Leave the line."""
+        if self._shown:
+            sys.stderr.write("\n")
 
 
 def json_line(value: Any) -> None:
