@@ -1,0 +1,159 @@
+"""The resident process of a stack: `python -m cli.resident --project ROOT` runs commands that only read.
+
+It has imported what they need; each one runs in a fork of it, with the caller's words, environment and terminal. Only
+its own user is answered. When the code on disk is no longer the code in memory it leaves, and is started anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from types import FrameType
+from typing import NoReturn
+
+from cli import entry
+from cli.main import maestro, run
+from maestro_state.embedded import paths
+
+#: Imported before the first command comes: what a command of `entry.READS` would import.
+_NEEDED = ("cli.output", "maestro_state._sync.maestro", "maestro_state._sync.source", "maestro_state.archive.reader",
+           "maestro_state.connection.blocking", "maestro_state.embedded.paths")  # fmt: skip
+#: Largest request taken, in bytes: an environment and a command line are bounded by the kernel to less.
+_MAX_REQUEST = 8 << 20
+#: Seconds a caller may take to say what it wants.
+_PATIENCE_S = 5.0
+
+
+def serve(root: str) -> None:
+    """Answer commands until told to stop, or until the code on disk is newer."""
+    for name in {words.split()[0] for words in entry.READS}:
+        maestro.get_command(None, name)  # type: ignore[arg-type]
+    for module in _NEEDED:
+        import_module(module)
+    versions = _versions()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page it looks at
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a fork ended: its caller was told
+    with _listening(root) as listener:
+        while True:
+            line, _ = listener.accept()
+            with line:
+                if _versions() != versions:
+                    return
+                if os.fork() == 0:
+                    listener.close()
+                    _answer(line)
+
+
+def _answer(line: socket.socket) -> NoReturn:
+    """Run one command for the caller at the other end, and leave."""
+    code = 1
+    try:
+        line.settimeout(_PATIENCE_S)
+        if entry.peer(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)) == os.geteuid():
+            line.sendall(entry.installation())
+            request = _received(line)
+            line.settimeout(None)
+            _heed(line)
+            code = _run(request)
+            line.sendall(bytes([code]))
+    except (ConnectionError, TimeoutError):
+        pass  # the caller has left
+    finally:
+        os._exit(code)
+
+
+def _received(line: socket.socket) -> list[bytes]:
+    """Take the caller's streams for ours and return the parts of its request."""
+    head, streams, _, _ = socket.recv_fds(line, 4, 3)
+    size = int.from_bytes(head, "big")
+    if len(streams) != 3 or size > _MAX_REQUEST:
+        raise ConnectionError
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    request = line.recv(size, socket.MSG_WAITALL)
+    if len(request) != size:
+        raise ConnectionError
+    return request.split(b"\0")
+
+
+def _heed(line: socket.socket) -> None:
+    """Be interrupted when the caller is, or is gone: both make the line readable, of which the kernel tells."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        with suppress(BlockingIOError):
+            line.recv(1, socket.MSG_DONTWAIT)
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGIO, interrupt)
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _run(request: list[bytes]) -> int:
+    """Become the caller as far as a command can tell, and run what it asked for."""
+    out_encoding, out_errors, err_encoding, err_errors = (os.fsdecode(part) for part in request[:4])
+    folder, count = request[4], int(request[5])
+    words, environment = request[6 : 6 + count], request[6 + count :]
+    os.environb.clear()
+    for variable in environment:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+    time.tzset()
+    os.chdir(folder)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - these three stay open as long as the process
+    sys.stdout = open(1, "w", encoding=out_encoding, errors=out_errors, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding=err_encoding, errors=err_errors, closefd=False, buffering=1)  # noqa: SIM115
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    code = run([os.fsdecode(word) for word in words])
+    with suppress(BrokenPipeError):  # the reader of our pipe has left
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return code
+
+
+def _listening(root: str) -> socket.socket:
+    """Return the listening socket, put in place whole: nobody finds one that nobody listens on."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with paths.open_data_folder(root) as folder:
+        # By the folder's handle: its path may be too long, and nobody can swap it meanwhile.
+        here, draft = f"/proc/self/fd/{folder}/", f"r.{os.getpid()}.sock"
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+        listener.bind(here + draft)
+        os.chmod(here + draft, 0o600)
+        listener.listen(64)
+        os.rename(draft, os.path.basename(entry.SOCKET), src_dir_fd=folder, dst_dir_fd=folder)
+    return listener
+
+
+def _versions() -> list[int]:
+    """Return when each module in memory was last written on disk; 0 for one that is gone."""
+    return [_written(path) for module in list(sys.modules.values()) if (path := getattr(module, "__file__", None))]
+
+
+def _written(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def main() -> None:
+    """Serve the project named on the command line."""
+    parser = argparse.ArgumentParser(prog="cli.resident", description="Run the reading commands of a project.")
+    parser.add_argument("--project", required=True, help="root folder of the project")
+    serve(os.path.realpath(parser.parse_args().project))
+
+
+if __name__ == "__main__":
+    main()

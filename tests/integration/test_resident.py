@@ -1,0 +1,197 @@
+"""The resident process: a command handed to it is the command run here, only sooner."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+
+from cli import entry
+from cli.main import maestro as root_command
+from maestro_state import Maestro
+from tests.waiting import wait_until
+
+RUN_HERE = "import sys; from cli.main import run; sys.exit(run(sys.argv[1:]))"
+EITHER_WAY = "from cli.entry import main; main()"
+#: Cannot run a command here: whatever it prints, the resident process printed.
+HANDED_OVER = "import sys; sys.modules['cli.main'] = None; " + EITHER_WAY
+
+
+def command(code: str, folder: Path, *words: str | bytes, env: dict[str, str] | None = None):
+    """Run one command line as a process; return what it printed and its exit code."""
+    line = [sys.executable, "-P", "-c", code, *words]
+    done = subprocess.run(line, cwd=folder, env=os.environ | (env or {}), capture_output=True, timeout=60)
+    return done.stdout, done.stderr, done.returncode
+
+
+@contextmanager
+def resident(project: Path):
+    """Run the resident process of a project."""
+    line = [sys.executable, "-P", "-m", "cli.resident", "--project", str(project)]
+    process = subprocess.Popen(line, stdin=subprocess.DEVNULL)
+    try:
+        wait_until((project / entry.SOCKET).exists, "nobody listens", 30.0)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def filled(project):
+    """Return a project that has something to read."""
+    with Maestro(project) as maestro:
+        session = maestro.sessions.start("read me")
+        maestro.messages.add("user", "h\u00e9llo \x1b[31mred", session.id)
+        maestro.context.add("some text", kind="text")
+        maestro.work.start("task")
+    return project
+
+
+def test_handed_over_is_the_same(filled):
+    """What a command prints and returns is what it would here, byte for byte: data, documents and refusals."""
+    lines = [[*words.split(), *more] for words in sorted(entry.READS) for more in ([], ["--json"])]
+    lines += [["messages", "--nonsense"], ["session", "status", "nobody"], ["show", "7", "--json"], ["runs", "--help"]]
+    with resident(filled):
+        for line in lines:
+            here, over = command(RUN_HERE, filled, *line), command(HANDED_OVER, filled, *line)
+            assert (timeless(over[0]), *over[1:]) == (timeless(here[0]), *here[1:])
+
+
+def timeless(printed: bytes) -> bytes:
+    """Take out what is another a second later: how long ago something was, how long it will be kept."""
+    return re.sub(rb"just now|[0-9]+ [a-z]+ ago|\"ttl_left\":[0-9]+", b"", printed)
+
+
+def test_it_knows_what_the_command_would(filled):
+    """Folder, environment, words of any bytes, encoding and terminal are the caller's."""
+    inner = filled / "inner"
+    inner.mkdir()
+    with resident(filled):
+        for words, env in (
+            (["session", "get", ""], {}),
+            (["session", "get", b"\xff\xfe"], {}),
+            (["messages"], {"PYTHONIOENCODING": "ascii:backslashreplace"}),
+            (["messages"], {"MAESTRO_SESSION": "nobody--000000"}),
+            (["--session", "nobody--000000", "messages"], {}),
+            (["messages"], {"MAESTRO_TTL_SECONDS": "never"}),
+        ):
+            here = command(RUN_HERE, inner, *words, env=env)
+            assert command(HANDED_OVER, inner, *words, env=env) == here
+        ours, theirs = pty.openpty()
+        line = [sys.executable, "-P", "-c", HANDED_OVER, "messages"]
+        subprocess.run(line, cwd=inner, env=os.environ | {"TERM": "xterm"}, stdin=theirs, stdout=theirs, timeout=60)
+        seen = os.read(ours, 65536).decode()
+        assert "\u241b[31mred" in seen  # a person is looking: what was stored is harmless
+        assert "\x1b[31m" not in seen
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_an_interrupt_reaches_the_command(filled):
+    """Ctrl-C, or the end of the terminal, ends the command where it runs, and nothing else."""
+    with Maestro(filled) as maestro:
+        session = maestro.sessions.read(None).id
+        for _ in range(40):
+            maestro.messages.add("user", "x" * 100_000, session)
+    with resident(filled) as process:
+        for number, left_with in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+            # More than a pipe takes, and nobody reads it: the command is in the middle of writing.
+            line = [sys.executable, "-P", "-c", HANDED_OVER, "messages", "--json"]
+            caller = subprocess.Popen(line, cwd=filled, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            assert caller.stdout.read(1) == b"{"
+            wait_until(lambda: children(process.pid), "nobody runs it")
+            caller.send_signal(number)
+            assert caller.wait(30) == left_with
+            wait_until(lambda: not children(process.pid), "it goes on")
+            caller.stdout.close()
+            assert b"Traceback" not in caller.stderr.read()
+            caller.stderr.close()
+        assert process.poll() is None
+
+
+def children(pid: int) -> list[str]:
+    """Return the processes that a process has forked and that are alive."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_newer_code_is_run_here(filled, tmp_path):
+    """When the code on disk is newer the command runs here, and the resident process leaves to be started anew."""
+    with resident(filled) as process:
+        code = Path(entry.__file__)
+        written = code.stat()
+        try:
+            os.utime(code, ns=(written.st_atime_ns, written.st_mtime_ns + 1))
+            assert command(EITHER_WAY, filled, "messages", "--json")[2] == 0
+            wait_until(lambda: process.poll() is not None, "it goes on with old code")
+        finally:
+            os.utime(code, ns=(written.st_atime_ns, written.st_mtime_ns))
+
+
+def test_without_it_commands_run_here(filled):
+    """Nobody there, nobody listening any more, nobody answering: the command runs here."""
+    wanted = command(RUN_HERE, filled, "messages", "--json")
+    assert command(EITHER_WAY, filled, "messages", "--json") == wanted
+    with resident(filled) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        assert command(EITHER_WAY, filled, "messages", "--json") == wanted
+    assert (filled / entry.SOCKET).exists()
+    assert command(EITHER_WAY, filled, "messages", "--json") == wanted
+
+
+def test_nobody_else_gets_the_environment(filled, tmp_path):
+    """A folder that others may enter, a link, or a listener of another user: nothing is handed over."""
+    folder = filled / ".maestro" / "server"
+    wanted = command(RUN_HERE, filled, "messages", "--json")
+    with resident(filled):
+        folder.chmod(0o755)
+        assert command(EITHER_WAY, filled, "messages", "--json") == wanted
+        assert command(HANDED_OVER, filled, "messages", "--json")[2] != 0
+        folder.chmod(0o700)
+        assert command(HANDED_OVER, filled, "messages", "--json") == wanted  # the control
+    if os.getuid() == 0:
+        assert _heard_by_another_user(filled) == b""
+
+
+def _heard_by_another_user(project: Path) -> bytes:
+    """Let a process of another user listen on the socket; return what it was sent."""
+    path = project / entry.SOCKET
+    path.unlink()
+    reader, writer = os.pipe()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            listener.listen()  # the kernel remembers who did this
+            os.write(writer, b"!")
+            line, _ = listener.accept()
+            os.write(writer, line.recv(65536))
+            os._exit(0)
+        assert os.read(reader, 1) == b"!"
+        command(EITHER_WAY, project, "messages")
+        os.waitpid(child, 0)
+        os.close(writer)
+        with open(reader, "rb") as heard:
+            return heard.read()
+
+
+def test_the_table_names_commands_that_only_read():
+    """Every entry is a command that exists and asks for no confirmation."""
+    for words in entry.READS:
+        found: click.Command | None = root_command
+        for word in words.split():
+            assert isinstance(found, click.Group)
+            found = found.get_command(click.Context(found), word)
+        assert found is not None, words
+        assert not isinstance(found, click.Group), words
+        assert not {"yes", "confirm"} & {option.name for option in found.params}, words
