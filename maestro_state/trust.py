@@ -72,15 +72,6 @@ def untrust(project_root: Path, env: Mapping[str, str] | None = None) -> list[st
         return list(record.pop(_name(project_root), {}))
 
 
-def is_trusted(project_root: Path, relative_file: str, env: Mapping[str, str] | None = None) -> bool:
-    """Tell whether the file is there and is what the user trusted.
-
-    To use the content afterwards take `read_with_trust`: between two reads the file may change.
-    """
-    file = read_with_trust(project_root, relative_file, env)
-    return file is not None and file.trusted
-
-
 def read_with_trust(project_root: Path, relative_file: str, env: Mapping[str, str] | None = None) -> ProjectFile | None:
     """Read a project file once and judge just those bytes; None when there is no such file."""
     content = _read(project_root, relative_file)

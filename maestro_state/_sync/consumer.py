@@ -83,7 +83,6 @@ class _Shift:
         self._boxes: dict[str, Mailbox] = {}
         self._applied = self._duplicates = 0
         self.logs: dict[str, str | None] = {}
-        self._checkpointed: dict[str, tuple[int, str]] = {}
         self.family: Family = []
 
     @property

@@ -12,7 +12,7 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.contents import ContextItem, Flags, Run, SentItem
 from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
-from maestro_state.ops.contents import read_runs, run_of
+from maestro_state.ops.contents import run_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
@@ -215,9 +215,3 @@ def output_page(terms: Terms, session_id: str, run_id: str, first: str, last: st
 
     key = terms.keys.of_session(session_id, "outputs")
     return Query(("XRANGE", key, first, last, "COUNT", OUTPUT_PAGE), read)
-
-
-__all__ = [
-    "RunRequest", "cancel_run", "check_prompt", "check_run_id", "ending", "output_page", "output_range",
-    "read_last_output", "read_open", "read_run", "read_runs", "resting", "revision", "sent_items", "start_run",
-]  # fmt: skip

@@ -58,13 +58,6 @@ class OnDisk(msgspec.Struct, frozen=True):
     record: WorkSession
 
 
-class Filed(msgspec.Struct, frozen=True):
-    """One breadcrumb file, read."""
-
-    source: str  #: relative to the work session's folder
-    breadcrumb: Breadcrumb
-
-
 def open_folder(root: str, path: WorkPath, *, create: bool = False) -> Folder:
     """Open a work session's folder; FileNotFoundError when there is none and it shall not be made."""
     for part in path:

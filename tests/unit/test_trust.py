@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from maestro_state.errors import ConfigError, FileCorrupt
-from maestro_state.trust import SETTINGS_FILE, TOOLS_FILE, is_trusted, read_with_trust, trust, untrust
+from maestro_state.trust import SETTINGS_FILE, TOOLS_FILE, read_with_trust, trust, untrust
 
 
 @pytest.fixture
@@ -27,6 +27,11 @@ def root(tmp_path):
 @pytest.fixture
 def record(tmp_path):
     return tmp_path / "home/.config/maestro/trust.json"
+
+
+def is_trusted(root, relative_file, env):
+    file = read_with_trust(root, relative_file, env)
+    return file is not None and file.trusted
 
 
 def make_project(root):

@@ -7,6 +7,7 @@ A line longer than LINE_MAX is dropped whole, so that memory stays bounded whate
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ NOISE_MAX = 2000
 ERROR_MAX = 500
 
 
-class JsonLines:
+class JsonLines(ABC):
     """Reads JSON objects line by line; a tool's own class says what each means."""
 
     #: The event without which no call is a success, as the error text names it.
@@ -45,9 +46,9 @@ class JsonLines:
         self.warning: str | None = None  #: what it said last about trouble that it had not given up on
         self.usage = Usage()
 
+    @abstractmethod
     def on_event(self, event: dict[str, Any]) -> list[str]:
         """Take one object and return the texts for people in it."""
-        raise NotImplementedError
 
     def feed(self, data: bytes) -> list[str]:
         """Take the next bytes and return the texts for people in them."""
