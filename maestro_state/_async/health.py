@@ -11,9 +11,9 @@ from maestro_state._async.server import AsyncServer
 from maestro_state.connection import ReplyError, connect_async, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
+from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
-from maestro_state.ops import scheduling
 from maestro_state.ops.health import Check
 from maestro_state.project import IndexRow, Project
 from maestro_state.settings_cache import Settings, unknown_variables
@@ -64,8 +64,8 @@ class AsyncHealth:
             workers = await self._queue.workers()
         except ServerUnavailable as error:
             return [Check("queue", "fail", str(error), error.hint)]
-        now_ms = await self._server.fetch(scheduling.server_time())
-        schedule = await self._server.fetch(scheduling.read_schedule(self._server.terms))
+        now_ms = await self._server.fetch(archiving.read_time())
+        schedule = await self._server.fetch(leases.read_lease(self._server.terms, leases.SCHEDULE))
         checks = []
         # The embedded stack brings both by itself, a moment after its first command: only what is late is told.
         if workers or self._settings.redis_url:

@@ -104,14 +104,9 @@ def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
     return _pages(terms, session_id, "outputs", (start, end), OUTPUT_PAGE, read)
 
 
-def server_time(reply: list[bytes]) -> int:
-    """Read what TIME answers, in milliseconds."""
-    return int(reply[0]) * 1000 + int(reply[1]) // 1000
-
-
 def read_time() -> Query:
-    """Ask the server for its clock: the one that counts the life of its keys."""
-    return Query(("TIME",), server_time)
+    """Ask the server for its clock, in milliseconds: the one that counts the life of its keys."""
+    return Query(("TIME",), lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
 
 
 class Marked(msgspec.Struct, frozen=True):

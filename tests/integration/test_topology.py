@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.ops.scheduling import read_schedule
+from maestro_state.ops.leases import SCHEDULE, read_lease
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.programs import running
 from tests.topology import PASSWORDS, topology
@@ -32,7 +32,7 @@ def team(tmp_path_factory):
         with Maestro(found.folder, environment=found.environment("worker")) as maestro:
             server = maestro.server
             wait_until(lambda: maestro.runs.workers() == 2, "the workers do not listen", 30.0)
-            wait_until(lambda: server.fetch(read_schedule(server.terms)).swept_at, "nobody sweeps", 30.0)
+            wait_until(lambda: server.fetch(read_lease(server.terms, SCHEDULE)).swept_at, "nobody sweeps", 30.0)
         yield found
 
 
