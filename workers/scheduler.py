@@ -156,20 +156,11 @@ def the_work() -> Work:
 
 def keep_house(project: str, *, redis_url: str | None = None, client_name: str | None = None) -> int:
     """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status."""
-    import signal
-    from types import FrameType
-
     from maestro_state import Maestro
     from maestro_state.logs import configure_logs
+    from workers.leaving import leave_on_signal
 
-    leaving = threading.Event()
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        leaving.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, leave)
+    leaving = leave_on_signal()
 
     def open_maestro() -> Maestro:
         return Maestro(project, redis_url=redis_url, client_name=client_name)

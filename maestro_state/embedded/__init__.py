@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maestro_state.embedded.control import Status, is_running, status, stop, vouch_for_data
+    from maestro_state.embedded.control import Status, is_running, settle, status, stop, vouch_for_data
     from maestro_state.embedded.paths import socket_address, socket_path
     from maestro_state.embedded.server import ensure
     from maestro_state.embedded.supervision import ensure_supervisor, supervisor_alive
@@ -19,6 +19,7 @@ __all__ = [
     "ensure",
     "ensure_supervisor",
     "is_running",
+    "settle",
     "socket_address",
     "socket_path",
     "status",

@@ -150,6 +150,11 @@ def dirty_sessions(terms: Terms, count: int) -> Query:
     return Query(command, lambda reply: [text(one) for one in reply])
 
 
+def count_dirty(terms: Terms) -> Query:
+    """Ask how many sessions have changes that are not on disk."""
+    return Query(("ZCARD", terms.keys.of_index("dirty")), int)
+
+
 def fill_session(
     terms: Terms, stamp: Stamp, session_id: str, parts: list[Any], *, life_ms: int, ctx_seq: int, target: str
 ) -> Call:

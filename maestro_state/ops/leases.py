@@ -41,8 +41,8 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 def _noted(fence: str | None, holder: str, fields: dict[str, str]) -> Lease:
-    times = (int(fields.get(name, 0)) for name in (SWEPT, CLEANED))
-    return Lease(fence, holder, *times, fields.get(CURSOR, "0"))
+    swept_at, cleaned_at = int(fields.get(SWEPT, 0)), int(fields.get(CLEANED, 0))
+    return Lease(fence, holder, swept_at, cleaned_at, fields.get(CURSOR, "0"))
 
 
 def take_lease(terms: Terms, task: str, holder: str, server_ms: int, fence: str = "0") -> Call:
