@@ -71,6 +71,7 @@ def stop(app: App, as_json: bool) -> int:
     else:
         output.line("stopped" if found.stopped else "it was not running")
     if found.unwritten:
-        where = "they are in the server's own file, .maestro/server, and written when it runs again"
-        output.warning(f"{found.unwritten} sessions are not archived: {where} (see .maestro/logs/stack.log)")
+        what = "1 session is" if found.unwritten == 1 else f"{found.unwritten} sessions are"
+        where = "kept in the server's own file, .maestro/server, and written when it runs again"
+        output.warning(f"{what} not archived: {where} (maestro sweep says why)")
     return int(found.unwritten > 0)

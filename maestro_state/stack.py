@@ -83,7 +83,7 @@ class Stack:
         server's own file, and written the next time.
         """
         self._refuse_foreign()
-        from maestro_state.embedded import is_running, settle, status, stop
+        from maestro_state.embedded import await_supervisor, is_running, settle, status, stop
 
         if not is_running(self._root):
             stop(self._root)
@@ -99,6 +99,10 @@ class Stack:
 
         settle(self._root, is_moving)
         unwritten = self._count_unwritten(address)
+        if unwritten and await_supervisor(self._root):
+            # There was none, or it was only just starting; one that could not write it tries once more.
+            settle(self._root, is_moving)
+            unwritten = self._count_unwritten(address)
         stop(self._root)
         return StackStopped(True, unwritten)
 

@@ -44,6 +44,18 @@ def ensure_supervisor(root: Path) -> bool:
     return supervisor_alive(root) or _spawn(root)
 
 
+def await_supervisor(root: Path, timeout_s: float = 10.0) -> bool:
+    """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
+    deadline = time.monotonic() + timeout_s
+    if not ensure_supervisor(root):
+        return False
+    while not supervisor_alive(root):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool] = lambda: False) -> bool:
     """Ask the supervisor to leave and wait for it; False when it is still there after so long without getting on."""
     asked, looked = None, time.monotonic()

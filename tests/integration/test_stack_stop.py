@@ -116,20 +116,33 @@ def test_stopping_writes_everything_and_says_so(project):
     assert printed(project, "stack", "stop") == {"stopped": False, "unwritten": 0}
 
 
-def test_stopping_without_a_supervisor_says_what_is_not_archived(project):
-    """With nobody there to write, the number is said, nothing is lost, and the next stack writes it."""
+def test_a_stack_whose_supervisor_was_killed_is_written_too(project):
+    """Another one is started for it."""
     with Maestro(project) as maestro:
-        ids = started(maestro, 3)
         server = maestro.server
         # Not in the middle of a pass: the one that is killed there keeps others out until its lease ends.
         wait_until(lambda: server.fetch(leases.read_lease(server.terms, leases.SCHEDULE)).swept_at, "no pass", 30.0)
         end(*supervisors(project))
-        ids |= {maestro.sessions.start("late").id}
+        ids = started(maestro, 3)
+        assert not ids & archived(maestro)
+        assert printed(project, "stack", "stop") == {"stopped": True, "unwritten": 0}
+        assert archived(maestro) == ids
+
+
+def test_what_could_not_be_archived_is_said(project):
+    """The number is said, the command leaves with 1, nothing is lost, and the next stack writes it."""
+    with Maestro(project) as maestro:
+        (session_id,) = started(maestro, 1)
+        place = project / ".maestro" / "sessions" / session_id
+        wait_until(lambda: session_id in archived(maestro), "it is not written", 30.0)
+        maestro.messages.add("user", "kept", session_id)
+        aside = place.rename(project / "aside")
+        place.write_text("in the way")
         done = maestro_command(project, "stack", "stop", "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["stopped"]) == (1, True)
-    assert found["unwritten"] >= 1
-    assert f"{found['unwritten']} sessions are not archived" in done.stderr
-    rows = printed(project, "session", "list")["sessions"]
-    assert {row["id"] for row in rows} == ids
+    assert (done.returncode, json.loads(done.stdout)) == (1, {"stopped": True, "unwritten": 1})
+    assert "1 session is not archived" in done.stderr
+    place.unlink()
+    aside.rename(place)
+    assert printed(project, "messages")["messages"][0]["content"] == "kept"
     assert printed(project, "stack", "stop")["unwritten"] == 0
+    assert "kept" in (place / "messages.jsonl").read_text()
