@@ -53,7 +53,7 @@ class AsyncHealth:
             info = await self._info()
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
-        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
+        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas, await self._synced())
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
         helpers = [] if queue else await self._helpers()
         return [Check("server", "ok", where), *judged, *await self._access(), *queue, *helpers]
@@ -83,6 +83,16 @@ class AsyncHealth:
                 return None
             raise
         return info
+
+    async def _synced(self) -> str | None:
+        """Return when a team's server syncs its file, or None: the embedded one is synced by its supervisor."""
+        if not self._settings.redis_url:
+            return None
+        try:
+            synced: str | None = await self._server.fetch(ops.read_sync())
+        except MaestroError:
+            return None  # only an admin may ask, and some servers are without the command
+        return synced
 
     async def _access(self) -> list[Check]:
         """Try the server as a stranger would."""

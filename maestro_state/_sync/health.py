@@ -54,7 +54,7 @@ class Health:
             info = self._info()
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
-        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
+        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas, self._synced())
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
         helpers = [] if queue else self._helpers()
         return [Check("server", "ok", where), *judged, *self._access(), *queue, *helpers]
@@ -84,6 +84,16 @@ class Health:
                 return None
             raise
         return info
+
+    def _synced(self) -> str | None:
+        """Return when a team's server syncs its file, or None: the embedded one is synced by its supervisor."""
+        if not self._settings.redis_url:
+            return None
+        try:
+            synced: str | None = self._server.fetch(ops.read_sync())
+        except MaestroError:
+            return None  # only an admin may ask, and some servers are without the command
+        return synced
 
     def _access(self) -> list[Check]:
         """Try the server as a stranger would."""
