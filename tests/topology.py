@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests import compose
+from tests import compose, image
 from tests.cli_runs import MAESTRO
 from tests.programs import Program, running
 from tests.servers import free_port, server_binary
@@ -62,7 +62,12 @@ class Topology:
     def command(self, name: str) -> list[str]:
         """Return what a container runs, with the image's entry point."""
         words = [self._local(word) for word in self.services[name]["command"]]
-        return [self.server, *words[1:]] if words[0] == "valkey-server" else [MAESTRO, *words]
+        entry = [] if words[0] == "valkey-server" else image.started("ENTRYPOINT")
+        return self.program([*entry, *words])
+
+    def program(self, words: list[str]) -> list[str]:
+        """Return a command with the program of this machine that stands for the container's."""
+        return [{"maestro": MAESTRO, "valkey-server": self.server}[words[0]], *words[1:]]
 
     def environment(self, name: str) -> dict[str, str]:
         """Return what a container is given."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from maestro_state import Maestro
 from maestro_state.ops.leases import SCHEDULE, read_lease
+from tests import image
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.programs import running
 from tests.topology import PASSWORDS, topology
@@ -87,6 +89,8 @@ def test_the_scheduler_brings_a_session_to_disk(team, project):
 def test_the_health_checks_pass(team, project):
     """Doctor, which is the image's health check, finds nothing that fails, from a laptop and in a container."""
     env = team.environment("worker")
+    checked = team.program(image.started("HEALTHCHECK"))
+    subprocess.run(checked, cwd=team.folder / "archive", env=os.environ | env, check=True, capture_output=True)
     for folder, used in ((team.folder / "archive", env), (project, team.client("ana", tls=True))):
         done = maestro_command(folder, "doctor", "--json", env=used)
         checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
