@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
-from maestro_state.connection import ReplyError, connect_async, masked, parse_url
+from maestro_state.connection import connect_async, is_forbidden, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
 from maestro_state.ops import archiving, leases
@@ -79,7 +79,7 @@ class AsyncHealth:
         try:
             info: dict[str, str] = await self._server.fetch(ops.read_info())
         except ServerUnavailable as error:
-            if isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM":
+            if is_forbidden(error):
                 return None
             raise
         return info

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
-from maestro_state.connection import ReplyError, connect, masked, parse_url
+from maestro_state.connection import connect, is_forbidden, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
 from maestro_state.ops import archiving, leases
@@ -80,7 +80,7 @@ class Health:
         try:
             info: dict[str, str] = self._server.fetch(ops.read_info())
         except ServerUnavailable as error:
-            if isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM":
+            if is_forbidden(error):
                 return None
             raise
         return info

@@ -17,6 +17,7 @@ import msgspec
 from maestro_state._sync.flush import Flush
 from maestro_state._sync.server import Server
 from maestro_state.archive.places import Places
+from maestro_state.connection import is_forbidden
 from maestro_state.errors import MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.names import is_session_id
 from maestro_state.ops import archiving, leases
@@ -147,7 +148,12 @@ class Sweep:
         """Look at a few more keys of the server for sessions that the index has lost; return where to go on."""
         terms, call = self._server.terms, self._server.connection.call
         pattern = terms.keys.of_session("*", "session")
-        cursor_reply, keys = call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        try:
+            cursor_reply, keys = call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        except ServerUnavailable as error:
+            if is_forbidden(error):
+                return cursor  # a terminal's account: the next sweep of a worker's looks there
+            raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]
         if ids:
