@@ -20,6 +20,7 @@ from maestro_state import AsyncMaestro
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import messages as message_ops
 from maestro_state.ops import sessions as session_ops
+from maestro_state.ops.leases import SCHEDULE
 
 SESSIONS = 10_000
 TERMINALS = 200
@@ -102,7 +103,7 @@ def measure(sessions: int = SESSIONS, terminals: int = TERMINALS) -> Iterator[Ro
     with rig(pinned=False, with_worker=True) as bench:
         # In a team other machines write sessions to disk; here that would be measured too, so it is not due.
         tomorrow_ms = bench.maestro.schedule.now_ms() + 24 * 3600 * 1000
-        bench.tcp.hset(bench.maestro.server.terms.keys.schedule[0], "swept_at", tomorrow_ms)
+        bench.tcp.hset(bench.maestro.server.terms.keys.lease(SCHEDULE)[0], "swept_at", tomorrow_ms)
 
         def used() -> int:
             return int(bench.tcp.info("memory")["used_memory"])

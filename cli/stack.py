@@ -45,8 +45,11 @@ def status(app: App, as_json: bool) -> None:
 @stack.command()
 @json_option
 @pass_app
-def stop(app: App, as_json: bool) -> None:
+def stop(app: App, as_json: bool) -> int:
     """Stop the embedded server; everything stays on disk and the next command starts it again.
+
+    Sessions with changes are written to disk first. Leaves with 1 when some could not be: nothing is lost, they are in
+    the server's own file and written the next time.
 
     \b
     Example:
@@ -54,8 +57,21 @@ def stop(app: App, as_json: bool) -> None:
     """
     from cli import output
 
-    was_running = app.maestro.stack.stop()
+    shown, most = output.Progress("sessions written to disk:"), 0
+
+    def show(left: int) -> None:
+        nonlocal most
+        most = max(most, left)
+        shown.update(most - left, most)
+
+    found = app.maestro.stack.stop(show)
+    shown.done()
     if as_json:
-        output.document({"stopped": was_running})
+        output.document(found)
     else:
-        output.line("stopped" if was_running else "it was not running")
+        output.line("stopped" if found.stopped else "it was not running")
+    if found.unwritten:
+        what = "1 session is" if found.unwritten == 1 else f"{found.unwritten} sessions are"
+        where = "kept in the server's own file, .maestro/server, and written when it runs again"
+        output.warning(f"{what} not archived: {where} (maestro sweep says why)")
+    return int(found.unwritten > 0)

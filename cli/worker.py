@@ -22,14 +22,14 @@ def worker(app: App, count: int, burst: bool) -> int:
       maestro worker --count 4
     """
     from cli import output
+    from workers.worker import check_rights, work
 
     maestro = app.maestro
     root = str(maestro.project.root)
     maestro.sessions.newest(1)  # the server is there, or this says why not
+    check_rights(root, maestro.settings)
     output.note(f"{count} worker{'s' if count > 1 else ''} for '{maestro.settings.namespace}' (Ctrl-C stops)")
     if count == 1:
-        from workers.worker import work
-
         return work(root, burst=burst)
     from workers.pool import work_together
 

@@ -28,6 +28,10 @@ _DATA = ("-@all", "+@read", "+@write", "+@connection", *_NOT, *_ALSO)
 #: RQ's workers use transactions; the sweeper looks through the keys for sessions the index has lost.
 _WORK = ("+@transaction", "+@pubsub", "+scan")
 
+#: Nobody can be this user: it is off and has no password. It keeps its rights because Redis 7.0 reads its own file back
+#: as this user, and without them silently drops what scripts wrote.
+_DEFAULT = "user default off resetpass ~* &* +@all"
+
 ROLES = ("terminal", "worker", "admin")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -46,7 +50,7 @@ class Account(msgspec.Struct, frozen=True):
 
 def access_list(keys: Keyspace, accounts: Iterable[Account]) -> str:
     """Return the access list as the server's aclfile has it; without a password nobody gets in."""
-    lines = ["user default off resetpass resetkeys resetchannels -@all"]
+    lines = [_DEFAULT]
     lines += [" ".join(("user", account.name, "on", _digest(account), *_rights(keys, account))) for account in accounts]
     return "\n".join(lines) + "\n"
 

@@ -48,9 +48,9 @@ INDEX_KEYS = (
 #: Written behind a change that replicas must have: those that have it have everything before it.
 BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
 
-#: What keeps the schedulers of a team from doing the same work twice.
-SCHEDULE_KEYS = (
-    Key("schedule", "", "hash", "who keeps house, until when; when what was last done", "take_turn … note_upkeep"),
+#: What keeps two of a team from doing the same work at once; the tag is what there is to do: `sweep` or `schedule`.
+LEASE_KEYS = (
+    Key("lease", ":lease", "hash", "who does it, until when, under which number; notes", "take_lease … note_upkeep"),
 )
 
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
@@ -88,21 +88,17 @@ WORK_INDEX_KEYS = tuple(
     Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
 )
 
-#: What keeps the sweepers of a team from doing the same work twice.
-SWEEP_KEYS = (Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),)
-
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
     "barrier": BARRIER_KEYS,
-    "schedule": SCHEDULE_KEYS,
+    "lease": LEASE_KEYS,
     "queue": QUEUE_KEYS,
     "discussion": DISCUSSION_KEYS,
     "discussion_index": DISCUSSION_INDEX_KEYS,
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
-    "sweep": SWEEP_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -119,9 +115,7 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
-        self.schedule = tuple(f"{namespace}:{{schedule}}{key.suffix}" for key in SCHEDULE_KEYS)
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
-        self.sweep = tuple(f"{namespace}:{{sweep}}{key.suffix}" for key in SWEEP_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.followed = lru_cache(maxsize=64)(self._followed)
         self.work = lru_cache(maxsize=1024)(self._work)
@@ -152,6 +146,10 @@ class Keyspace:
     def barrier(self, beside: str) -> str:
         """Return the key to write behind a change of `beside`, on the same node."""
         return beside.partition("}")[0] + "}" + BARRIER_KEYS[0].suffix
+
+    def lease(self, task: str) -> tuple[str, ...]:
+        """Return the key that says who does something for the team."""
+        return tuple(f"{self.namespace}:{{{task}}}{key.suffix}" for key in LEASE_KEYS)
 
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from maestro_state.errors import Refused
+from maestro_state.keys import NAMES, Keyspace
+
+if TYPE_CHECKING:
+    from maestro_state.connection import AnyConnection
 
 
 class StackStatus(msgspec.Struct, frozen=True):
@@ -17,6 +23,13 @@ class StackStatus(msgspec.Struct, frozen=True):
     pid: int | None
     workers: int
     server_version: str | None
+
+
+class StackStopped(msgspec.Struct, frozen=True):
+    """What `stack stop` tells."""
+
+    stopped: bool  #: whether it ran before
+    unwritten: int = 0  #: sessions with changes that are only in the server's own file
 
 
 class Stack:
@@ -38,27 +51,60 @@ class Stack:
         return StackStatus(found.running, found.address, found.pid, workers, found.server_version)
 
     def _count_workers(self, address: str) -> int:
-        from maestro_state.connection import connect
-        from maestro_state.errors import ServerUnavailable
-        from maestro_state.keys import Keyspace
-
-        connection = connect(address)
-        try:
+        def count(connection: AnyConnection) -> int:
             names = connection.call("SMEMBERS", Keyspace(self._namespace).queue_workers)
             return sum(connection.calls([("EXISTS", name) for name in names]))
+
+        return self._ask(address, count)
+
+    def _count_unwritten(self, address: str) -> int:
+        keys = Keyspace(self._namespace)
+        dirty = [("ZCARD", index[NAMES["index"].index("dirty")]) for index in (keys.index, keys.work_index)]
+        return self._ask(address, lambda connection: sum(connection.calls(dirty)))
+
+    def _ask(self, address: str, question: Callable[[AnyConnection], int]) -> int:
+        """Ask a server that may be going; one that is gone has nothing."""
+        from maestro_state.connection import connect
+        from maestro_state.errors import ServerUnavailable
+
+        connection = connect(address)
+        connection.retry_s = 0.0
+        try:
+            return question(connection)
         except ServerUnavailable:
             return 0
         finally:
             connection.close()
 
-    def stop(self) -> bool:
-        """Stop the embedded server; tell whether it ran."""
-        self._refuse_foreign()
-        from maestro_state.embedded import is_running, stop
+    def stop(self, progress: Callable[[int], None] = lambda _: None) -> StackStopped:
+        """Stop the embedded server when everything is on disk; `progress` is told how many sessions are not yet.
 
-        was_running = is_running(self._root)
+        Takes as long as the disk gets on. What could not be written is counted in the answer: it is safe in the
+        server's own file, and written the next time.
+        """
+        self._refuse_foreign()
+        from maestro_state.embedded import await_supervisor, is_running, settle, status, stop
+
+        if not is_running(self._root):
+            stop(self._root)
+            return StackStopped(False)
+        address, known = status(self._root).address, -1
+
+        def is_moving() -> bool:
+            nonlocal known
+            before, known = known, self._count_unwritten(address)
+            if known and known != before:
+                progress(known)
+            return known != before
+
+        settle(self._root, is_moving)
+        unwritten = self._count_unwritten(address)
+        if unwritten and await_supervisor(self._root):
+            # There was none, or it was only just starting; one that could not write it tries once more.
+            settle(self._root, is_moving)
+            unwritten = self._count_unwritten(address)
         stop(self._root)
-        return was_running
+        return StackStopped(True, unwritten)
 
     def _refuse_foreign(self) -> None:
         if self._redis_url:

@@ -67,7 +67,7 @@ def _settings() -> str:
 def _keyspace() -> str:
     rows = []
     for family, keys in FAMILIES.items():
-        tag = {"sweep": "sweep", "schedule": "schedule"}.get(family, "index" if family.endswith("index") else "<id>")
+        tag = "<task>" if family == "lease" else "index" if family.endswith("index") else "<id>"
         start = "" if family == "queue" else f"<ns>:{{{tag}}}"
         rows += [(f"`{start}{key.suffix}`", family, key.type, key.holds, key.writers) for key in keys]
     return _table(("key", "family", "type", "holds", "written by"), rows)

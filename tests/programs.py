@@ -136,16 +136,16 @@ def rewrite(project: str, prefix: str, count: str) -> None:
 
 
 def schedule(project: str) -> None:
-    """Be a scheduler with a short lease that prints the number of its turn at each pass."""
+    """Be a scheduler with a short lease that prints the number of its lease at each pass."""
     from maestro_state import Maestro
-    from maestro_state.ops import scheduling
+    from maestro_state.ops.leases import LEASE_MS, SCHEDULE
     from workers import scheduler
 
-    scheduling.LEASE_MS = scheduler.LEASE_MS = 600
+    LEASE_MS[SCHEDULE] = 600
     scheduler.BEAT_S = 0.1
 
     def sweep(maestro: Maestro) -> bool:
-        fence = maestro.server.connection.call("HGET", maestro.server.terms.keys.schedule[0], "fence")
+        fence = maestro.server.connection.call("HGET", maestro.server.terms.keys.lease(SCHEDULE)[0], "fence")
         print(fence.decode(), flush=True)
         return True
 

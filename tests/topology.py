@@ -1,7 +1,8 @@
 """The containers of docker-compose.yml as processes of this machine: the same commands, environments and order.
 
 Only what a container would have of its own is replaced: its folders, its ports, the name `redis` of the server, and
-TLS, which the image's server has built in and the one of the tests may not: then it is put in front of it.
+TLS, which the image's server has built in and the one of the tests does not: a server on PATH that has it is used
+instead, and where there is none, TLS is put in front of the other one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests import compose
+from tests import compose, image
 from tests.cli_runs import MAESTRO
 from tests.programs import Program, running
 from tests.servers import free_port, server_binary
@@ -54,13 +55,19 @@ class Topology:
     port: int
     tls_port: int
     services: dict[str, Any]
+    server: str  #: the program that stands for `valkey-server`
     stack: ExitStack = field(default_factory=ExitStack)
     programs: dict[str, list[Program]] = field(default_factory=dict)
 
     def command(self, name: str) -> list[str]:
         """Return what a container runs, with the image's entry point."""
         words = [self._local(word) for word in self.services[name]["command"]]
-        return [server_binary(), *words[1:]] if words[0] == "valkey-server" else [MAESTRO, *words]
+        entry = [] if words[0] == "valkey-server" else image.started("ENTRYPOINT")
+        return self.program([*entry, *words])
+
+    def program(self, words: list[str]) -> list[str]:
+        """Return a command with the program of this machine that stands for the container's."""
+        return [{"maestro": MAESTRO, "valkey-server": self.server}[words[0]], *words[1:]]
 
     def environment(self, name: str) -> dict[str, str]:
         """Return what a container is given."""
@@ -96,23 +103,29 @@ def topology(folder: Path, **variables: str) -> Iterator[Topology]:
     for name in _FOLDERS:
         (folder / name[1:]).mkdir()
     make_certificates(folder / "tls")
-    has_tls = _has_tls()
-    tls = {"REDIS_TLS_PORT": "6380", "REDIS_TLS_FOLDER": "./tls"} if has_tls else {}
+    server = server_with_tls()
+    tls = {"REDIS_TLS_PORT": "6380", "REDIS_TLS_FOLDER": "./tls"} if server else {}
     services = compose.load(PASSWORDS | tls | variables)["services"]
-    found = Topology(folder, free_port(), free_port(), services)
+    found = Topology(folder, free_port(), free_port(), services, server or server_binary())
     with found.stack:
         access = found.start("access")
         assert access.process.wait(30) == 0, access.complained.read_text()
-        server = found.start("redis")
-        wait_until(lambda: "Ready to accept connections" in server.said.read_text(), "the server does not start", 20.0)
-        if not has_tls:
+        redis = found.start("redis")
+        wait_until(lambda: "Ready to accept connections" in redis.said.read_text(), "the server does not start", 20.0)
+        if not server:
             found.stack.enter_context(tls_front(found.tls_port, folder / "tls", found.port))
         yield found
 
 
-def _has_tls() -> bool:
-    """Tell whether the server at hand was built with TLS: one that was not refuses to start with a TLS port."""
-    words = [server_binary(), "--port", "0", "--tls-port", str(free_port()), "--tls-cert-file", os.devnull]
+def server_with_tls() -> str | None:
+    """Return a server that was built with TLS: the one of the tests, else one on PATH, else none."""
+    on_path = (shutil.which(name) for name in ("valkey-server", "redis-server"))
+    return next((program for program in (server_binary(), *on_path) if program and _has_tls(program)), None)
+
+
+def _has_tls(program: str) -> bool:
+    """Tell whether a server was built with TLS: one that was not refuses to start with a TLS port."""
+    words = [program, "--port", "0", "--tls-port", str(free_port()), "--tls-cert-file", os.devnull]
     with tempfile.TemporaryDirectory() as folder:
         tried = subprocess.run([*words, "--dir", folder], capture_output=True, check=False, timeout=20)
     return b"Failed finding TLS support" not in tried.stdout

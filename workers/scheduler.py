@@ -1,8 +1,8 @@
 """The scheduler: sweeps often, cleans up daily, for a whole team. Any number may run; exactly one is active.
 
-The active one has a turn with a lease, which a thread keeps while work is under way; when it is gone, another takes
+The active one has a lease, which a thread keeps while work is under way; when it is gone, another takes
 over as soon as the lease ends. What is due is decided by what the server remembers, so that after a downtime, of
-whatever length, each thing is done once and at once. What is done is safe to be done twice: a turn that was lost
+whatever length, each thing is done once and at once. What is done is safe to be done twice: a lease that was lost
 unnoticed costs time, nothing else.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.logs import get_logger
-from maestro_state.ops.scheduling import LEASE_MS, Turn
+from maestro_state.ops.leases import LEASE_MS, SCHEDULE, Lease
 from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Milliseconds between two cleanups of the disk.
 CLEANUP_MS = 24 * 3600 * 1000
 #: Seconds between two signs of life.
-BEAT_S = LEASE_MS / 1000 / 3
+BEAT_S = LEASE_MS[SCHEDULE] / 1000 / 3
 
 _log = get_logger("maestro.scheduler")
 
@@ -38,30 +38,30 @@ class Work:
     cleanup: Callable[[Maestro], bool]
 
 
-class _Turn:
-    """A turn that a thread keeps."""
+class _Kept:
+    """A lease that a thread keeps."""
 
-    def __init__(self, open_maestro: Callable[[], Maestro], turn: Turn) -> None:
-        self.turn = turn
+    def __init__(self, open_maestro: Callable[[], Maestro], lease: Lease) -> None:
+        self.lease = lease
         self.is_lost = threading.Event()
         self._open = open_maestro
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="scheduler-turn", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="scheduler-lease", daemon=True)
         self._thread.start()
 
     def _keep(self) -> None:
         # A connection of its own: a long call of the work must not keep the sign of life waiting.
         with self._open() as maestro:
             while not self._done.wait(BEAT_S):
-                # While the server is away nobody else can take the turn either.
+                # While the server is away nobody else can take the lease either.
                 with suppress(ServerUnavailable):
-                    if maestro.schedule.take(self.turn).fence is None:
+                    if maestro.schedule.take(self.lease).fence is None:
                         self.is_lost.set()
                         return
 
     def close(self) -> None:
         self._done.set()
-        self._thread.join(LEASE_MS / 1000)
+        self._thread.join(LEASE_MS[SCHEDULE] / 1000)
 
 
 class Scheduler:
@@ -74,50 +74,50 @@ class Scheduler:
         self._leaving = leaving
 
     def run(self) -> None:
-        """Take turns until told to leave. A server that is away is waited for."""
+        """Be active whenever the lease is free, until told to leave. A server that is away is waited for."""
         with self._open() as maestro:
             while not self._leaving.is_set():
                 try:
-                    turn = maestro.schedule.take()
-                    if turn.fence is not None:
-                        self._be_active(maestro, turn)
+                    lease = maestro.schedule.take()
+                    if lease.fence is not None:
+                        self._be_active(maestro, lease)
                         continue
-                    _log.debug("scheduler_waits", active=turn.holder)
-                    wait_s = min(BEAT_S, turn.left_ms / 1000 + 0.1)
+                    _log.debug("scheduler_waits", active=lease.holder)
+                    wait_s = min(BEAT_S, lease.left_ms / 1000 + 0.1)
                 except ServerUnavailable as error:
                     _log.warning("server_unavailable", reason=str(error))
                     wait_s = BEAT_S
                 self._leaving.wait(wait_s)
 
-    def _be_active(self, maestro: Maestro, turn: Turn) -> None:
-        """Do what is due for as long as the turn lasts."""
-        _log.info("scheduler_active", fence=turn.fence)
-        kept = _Turn(self._open, turn)
+    def _be_active(self, maestro: Maestro, lease: Lease) -> None:
+        """Do what is due for as long as the lease lasts."""
+        _log.info("scheduler_active", fence=lease.fence)
+        kept = _Kept(self._open, lease)
         try:
             while not self._leaving.is_set() and not kept.is_lost.is_set():
                 wait_ms = self._do_what_is_due(maestro, kept)
                 kept.is_lost.wait(0) or self._leaving.wait(min(BEAT_S, wait_ms / 1000))
         finally:
             kept.close()
-            _log.info("scheduler_inactive", fence=turn.fence, lost=kept.is_lost.is_set())
+            _log.info("scheduler_inactive", fence=lease.fence, lost=kept.is_lost.is_set())
             if not kept.is_lost.is_set():
                 with suppress(ServerUnavailable):
-                    maestro.schedule.leave(turn)
+                    maestro.schedule.leave(lease)
 
-    def _do_what_is_due(self, maestro: Maestro, kept: _Turn) -> int:
+    def _do_what_is_due(self, maestro: Maestro, kept: _Kept) -> int:
         """Return how long nothing is due, in milliseconds."""
         every_ms = max(1, maestro.settings.checkpoint_seconds * 1000 // 2)
-        current = maestro.schedule.take(kept.turn)
+        current = maestro.schedule.take(kept.lease)
         if current.fence is None:
             kept.is_lost.set()
             return 0
         now_ms = maestro.schedule.now_ms()
         if now_ms >= current.swept_at + every_ms and self._did("sweep", self._work.sweep, maestro):
-            maestro.schedule.note_swept(kept.turn)
+            maestro.schedule.note_swept(kept.lease)
         if kept.is_lost.is_set() or self._leaving.is_set():
             return 0
         if now_ms >= current.cleaned_at + CLEANUP_MS and self._did("cleanup", self._work.cleanup, maestro):
-            maestro.schedule.note_cleaned(kept.turn)
+            maestro.schedule.note_cleaned(kept.lease)
         return every_ms
 
     def _did(self, name: str, work: Callable[[Maestro], bool], maestro: Maestro) -> bool:
@@ -156,20 +156,11 @@ def the_work() -> Work:
 
 def keep_house(project: str, *, redis_url: str | None = None, client_name: str | None = None) -> int:
     """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status."""
-    import signal
-    from types import FrameType
-
     from maestro_state import Maestro
     from maestro_state.logs import configure_logs
+    from workers.leaving import leave_on_signal
 
-    leaving = threading.Event()
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        leaving.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, leave)
+    leaving = leave_on_signal()
 
     def open_maestro() -> Maestro:
         return Maestro(project, redis_url=redis_url, client_name=client_name)

@@ -40,8 +40,11 @@ class Service(Protocol):
     def is_alive(self) -> bool:
         """Say whether it is running."""
 
-    def before_stop(self) -> bool:
-        """Bring what it does to a safe point; False when the stack must not stop now."""
+    def before_stop(self, *, asked: bool) -> bool:
+        """Bring what it does to a safe point; False when it is not there yet.
+
+        Without `asked` the stack stops because nobody uses it: then a service that is in use objects too.
+        """
 
 
 @dataclass(slots=True)
@@ -96,9 +99,9 @@ class ProcessService:
         """Say whether the program is running."""
         return self._process is not None and self._process.poll() is None
 
-    def before_stop(self) -> bool:
-        """Ask whoever made this service."""
-        return self.ready_to_stop()
+    def before_stop(self, *, asked: bool) -> bool:
+        """Ask whoever made this service, unless it must stop anyway."""
+        return asked or self.ready_to_stop()
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from maestro_state.embedded.control import sync_data
 from maestro_state.embedded.wire import WireError
 from maestro_state.errors import MaestroError
 from maestro_state.settings_cache import load_settings
-from workers.pool import StackScheduler, StackWorker
+from workers.insiders import stack_services
 from workers.services import Keeper
 from workers.usage import Usage
 
@@ -38,6 +38,10 @@ LOOK_S = 5.0
 #: Seconds without a server after which there is nothing to look after. Longer than a restart takes: services,
 #: and the tools they run, survive a server that was killed and started again.
 GONE_S = 30.0
+#: Longest time to get everything to disk before leaving, in seconds: some hundred thousand sessions.
+SETTLE_S = 3600.0
+#: First and longest pause between two tries while somebody else is writing, in seconds.
+SETTLE_PAUSES_S = (0.1, 2.0)
 #: Seconds a service gets to end by itself.
 SERVICE_STOP_S = 10.0
 
@@ -102,7 +106,7 @@ class Supervisor:
             if used:
                 used_s = now_s
             if self._leaving:
-                self._services_agree()
+                self._settle(signals)
                 return
             if now_s - seen_s >= self.gone_s:
                 self.log("server_gone")
@@ -113,7 +117,7 @@ class Supervisor:
 
     def _stop_idle(self, usage: Usage) -> bool:
         """Stop the server unless a service objects, or somebody came while they were asked."""
-        if not self._services_agree():
+        if not self._services_agree(asked=False):
             return False
         if usage.look() is not False:
             return False
@@ -129,8 +133,16 @@ class Supervisor:
         self.log("server_stopped_idle")
         return True
 
-    def _services_agree(self) -> bool:
-        objecting = [service.name for service in self.services if not service.before_stop()]
+    def _settle(self, signals: _Signals) -> None:
+        """Let the services get to a safe point; one that waits for somebody else does so for a while only."""
+        until_s = time.monotonic() + SETTLE_S
+        pause_s, longest_s = SETTLE_PAUSES_S
+        while not self._services_agree(asked=True) and time.monotonic() < until_s:
+            signals.wait(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+
+    def _services_agree(self, *, asked: bool) -> bool:
+        objecting = [service.name for service in self.services if not service.before_stop(asked=asked)]
         if objecting:
             self.log(f"stop_put_off by={','.join(objecting)}")
         return not objecting
@@ -220,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         idle_s = load_settings(root, os.environ).stack_idle_seconds
     except MaestroError:
         idle_s = IDLE_S  # whoever set it wrong is told by every command
-    return supervise(root, idle_s=idle_s, services=[StackWorker(root), StackScheduler(root)])
+    return supervise(root, idle_s=idle_s, services=stack_services(root))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import Queue
 from rq.exceptions import StopRequested
@@ -30,7 +32,7 @@ from rq.worker import SimpleWorker
 from maestro_state.connection.queue_client import queue_client, stop_waiting
 from maestro_state.connection.url import Address, parse_url
 from maestro_state.embedded.paths import socket_address
-from maestro_state.errors import ConfigError, MaestroError
+from maestro_state.errors import ConfigError, MaestroError, ServerUnavailable
 from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
 from workers.guard import Guard
@@ -76,17 +78,20 @@ class RunWorker(SimpleWorker):
         """Listen on one queue. With two, RQ loses the job of a worker that is killed between taking and starting it."""
         client = queue_client(address)
         queue = SafeQueue(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
-        super().__init__(
-            [queue],
-            name=name,
-            connection=client,
-            job_class=SafeJob,
-            queue_class=SafeQueue,
-            serializer=JSONSerializer,
-            log_job_description=False,
-            maintenance_interval=UPKEEP_S,
-            worker_ttl=ALIVE_S,
-        )
+        with warnings.catch_warnings():
+            # A worker's account may not list everybody's connections, which RQ would read its own address from.
+            warnings.filterwarnings("ignore", "CLIENT LIST command not supported")
+            super().__init__(
+                [queue],
+                name=name,
+                connection=client,
+                job_class=SafeJob,
+                queue_class=SafeQueue,
+                serializer=JSONSerializer,
+                log_job_description=False,
+                maintenance_interval=UPKEEP_S,
+                worker_ttl=ALIVE_S,
+            )
         if len(self.queues) != 1:
             raise ConfigError("a worker listens on exactly one queue")
         self._workshop = workshop
@@ -194,6 +199,23 @@ def addresses(root: str, settings: Settings) -> tuple[str, Address]:
     state = settings.redis_url or f"unix://{socket_address(root)}"
     # Named outright: a worker never starts the embedded server, which may have been stopped on purpose.
     return state, parse_url(settings.queue_url or state)
+
+
+def check_rights(root: str, settings: Settings) -> None:
+    """Raise when the account may not carry out runs: a terminal's may not."""
+    _, address = addresses(root, settings)
+    client = queue_client(address)
+    try:
+        with client.pipeline(transaction=True) as transaction:
+            transaction.time()
+            transaction.execute()
+    except NoPermissionError as error:
+        raise ServerUnavailable(
+            f"user {address.username} of the queue's server may not carry out runs: {error}",
+            hint="use a worker's account (maestro acl --worker NAME)",
+        ) from error
+    finally:
+        client.close()
 
 
 def work(root: str, *, burst: bool = False, client_name: str | None = None) -> int:

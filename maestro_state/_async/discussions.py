@@ -19,6 +19,7 @@ from maestro_state.errors import (
     DiscussionNotFound,
     DiscussionOpen,
     InvalidValue,
+    NotReplicated,
     Refused,
     WorkFailed,
 )
@@ -110,9 +111,15 @@ class AsyncDiscussions:
         if payload is None:
             payload = self._last_said(discussion_id)
         stamp = self._server.stamp()
-        await self._change(discussion_id, ops.finish_discussion(self._server.terms, stamp, meta, payload))
+        missing: NotReplicated | None = None
+        try:
+            await self._change(discussion_id, ops.finish_discussion(self._server.terms, stamp, meta, payload))
+        except NotReplicated as error:
+            missing = error
         await self._server.run(ops.forget_discussions(self._server.terms, [discussion_id]))
         await self._mirror(discussion_id)
+        if missing:  # it has ended, and is on disk
+            raise missing
         return self._files.meta(discussion_id)
 
     async def list(self) -> ops.Listing:

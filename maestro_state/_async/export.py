@@ -6,7 +6,7 @@ import codecs
 from typing import BinaryIO
 
 from maestro_state._async.source import AsyncSource
-from maestro_state.archive.export import EXPORTS, warnings
+from maestro_state.archive.export import EXPORTS, People, warnings
 from maestro_state.errors import FileCorrupt
 
 
@@ -14,7 +14,7 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
     """Write a session to an open file; return what a reader should be warned of."""
     session, items, runs, relevant = await source.contents()
     notes = warnings(items)
-    export = EXPORTS[form](file)
+    export = EXPORTS[form](file, await _people(source, session.user_id))
     export.begin(session, notes)
     export.section("context")
     for item in items:
@@ -42,6 +42,15 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
     export.end_section()
     export.end(relevant, await source.last_output())
     return notes
+
+
+async def _people(source: AsyncSource, owner: str) -> People:
+    """Return who added each item and started each run: events say it where it was not the owner."""
+    others = {}
+    async for event in source.events():
+        if event.type in ("context.added", "run.started", "run.previewed") and "user" in event.data:
+            others[event.data.get("item") or event.data["run"]] = event.data["user"]
+    return People(owner, others)
 
 
 def _is_text(pieces: list[bytes]) -> bool:

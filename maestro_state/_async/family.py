@@ -48,8 +48,10 @@ class AsyncFamilies:
 
     async def change(self, call: Call) -> Any:
         """Run a script that changes a work session, and bring the index up to date when the script says it is due."""
-        value, summary = await self._server.run(call)
+        (value, summary), missing = await self._server.attempt(call)
         await self._index(summary)
+        if missing:
+            raise missing
         return value
 
     async def _index(self, summary: Any) -> None:

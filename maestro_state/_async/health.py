@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
-from maestro_state.connection import ReplyError, connect_async, masked, parse_url
+from maestro_state.connection import connect_async, is_forbidden, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.models import SessionSummary
+from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
-from maestro_state.ops import scheduling
 from maestro_state.ops.health import Check
 from maestro_state.project import IndexRow, Project
 from maestro_state.settings_cache import Settings, unknown_variables
@@ -53,7 +53,7 @@ class AsyncHealth:
             info = await self._info()
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
-        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas)
+        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas, await self._synced())
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
         helpers = [] if queue else await self._helpers()
         return [Check("server", "ok", where), *judged, *await self._access(), *queue, *helpers]
@@ -64,8 +64,8 @@ class AsyncHealth:
             workers = await self._queue.workers()
         except ServerUnavailable as error:
             return [Check("queue", "fail", str(error), error.hint)]
-        now_ms = await self._server.fetch(scheduling.server_time())
-        schedule = await self._server.fetch(scheduling.read_schedule(self._server.terms))
+        now_ms = await self._server.fetch(archiving.read_time())
+        schedule = await self._server.fetch(leases.read_lease(self._server.terms, leases.SCHEDULE))
         checks = []
         # The embedded stack brings both by itself, a moment after its first command: only what is late is told.
         if workers or self._settings.redis_url:
@@ -79,10 +79,20 @@ class AsyncHealth:
         try:
             info: dict[str, str] = await self._server.fetch(ops.read_info())
         except ServerUnavailable as error:
-            if isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM":
+            if is_forbidden(error):
                 return None
             raise
         return info
+
+    async def _synced(self) -> str | None:
+        """Return when a team's server syncs its file, or None: the embedded one is synced by its supervisor."""
+        if not self._settings.redis_url:
+            return None
+        try:
+            synced: str | None = await self._server.fetch(ops.read_sync())
+        except MaestroError:
+            return None  # only an admin may ask, and some servers are without the command
+        return synced
 
     async def _access(self) -> list[Check]:
         """Try the server as a stranger would."""

@@ -19,6 +19,7 @@ from maestro_state.errors import (
     MaestroError,
     NotFound,
     NoTool,
+    NotReplicated,
     Refused,
     RunIsOver,
     RunNotFound,
@@ -284,8 +285,8 @@ class AsyncRuns:
     async def _cancel_quietly(self, session_id: str, number: str) -> None:
         try:
             await self.cancel(number, session_id)
-        except RunIsOver:
-            return  # it ended by itself meanwhile
+        except (RunIsOver, NotReplicated):
+            return  # it ended by itself meanwhile; or the freeze that follows says that replicas are missing
 
     async def workers(self) -> int:
         """Count the workers that listen for runs now."""

@@ -53,12 +53,13 @@ class AsyncServer:
 
     async def run(self, call: Call) -> Any:
         """Run one script: one round trip. Raises NotReplicated when it is done and too few replicas have it."""
-        value, missing = await self._send(call)
+        value, missing = await self.attempt(call)
         if missing:
             raise missing
         return value
 
-    async def _send(self, call: Call) -> tuple[Any, NotReplicated | None]:
+    async def attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
+        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it."""
         if not self.terms.wait_replicas or call.script.name not in LASTING:
             return call.read(await self.connection.script(call.script, call.keys, call.args)), None
         reply, _, confirmed = await self.connection.script_then(
@@ -73,7 +74,7 @@ class AsyncServer:
     async def change(self, session_id: str, call: Call) -> Any:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
         try:
-            (value, summary), missing = await self._send(call)
+            (value, summary), missing = await self.attempt(call)
         except SessionNotFound as error:
             raise self.why_missing(session_id) or error from error
         if summary:

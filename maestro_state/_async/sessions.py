@@ -193,7 +193,19 @@ class AsyncSessions:
         since = "" if everything else iso(now - ARCHIVED_SHOWN_MS)
         rows += [row for row in self._local_rows(active, live) if row.updated_at >= since]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
-        return [row for row in rows if state in (None, row.state) and user in (None, row.user_id)]
+        found = [row for row in rows if state in (None, row.state)]
+        return found if user is None else [row for row in map(self._with_user, found) if row.user_id == user]
+
+    def _with_user(self, row: SessionSummary) -> SessionSummary:
+        """Say whose session it is; of one that is only on disk its own record knows it, not the index."""
+        if row.user_id or not row.archived:
+            return row
+        from maestro_state.archive.reader import ArchivedSession
+
+        try:
+            return msgspec.structs.replace(row, user_id=ArchivedSession(self._places.own, row.id).record().user_id)
+        except MaestroError:
+            return row
 
     async def _present(self, entries: Entries, now_ms: int) -> Entries:
         """Leave out what the index still has but the server has let go; only what may be gone is asked for."""

@@ -16,9 +16,10 @@ import msgspec
 from maestro_state._async.flush import AsyncFlush
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.places import Places
+from maestro_state.connection import is_forbidden
 from maestro_state.errors import MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.names import is_session_id
-from maestro_state.ops import archiving, sweeping
+from maestro_state.ops import archiving, leases
 from maestro_state.ops import index as index_ops
 from maestro_state.states import FROZEN
 
@@ -71,7 +72,7 @@ class AsyncSweep:
         """Do one pass; a report with `busy` when somebody else is at it."""
         report = SweepReport()
         now_ms = await self._server.fetch(archiving.read_time())
-        lease = await self._server.run(sweeping.take_lease(self._server.terms, self._holder, now_ms))
+        lease = await self._server.run(leases.take_lease(self._server.terms, leases.SWEEP, self._holder, now_ms))
         if lease.fence is None:
             report.busy = lease.holder
             return report
@@ -88,20 +89,20 @@ class AsyncSweep:
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
-        await self._server.run(sweeping.leave_lease(self._server.terms, lease, cursor))
+        await self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
         return report
 
-    async def _beat(self, lease: sweeping.Lease) -> int:
+    async def _beat(self, lease: leases.Lease) -> int:
         """Return the server's time, and keep the lease."""
         now_ms: int = await self._server.fetch(archiving.read_time())
-        if now_ms - self._renewed_ms > sweeping.LEASE_MS // 5:
-            call = sweeping.take_lease(self._server.terms, self._holder, now_ms, lease.fence or "0")
+        if now_ms - self._renewed_ms > leases.LEASE_MS[leases.SWEEP] // 5:
+            call = leases.take_lease(self._server.terms, leases.SWEEP, self._holder, now_ms, lease.fence or "0")
             if (await self._server.run(call)).fence is None:
                 raise _LeaseLostError
             self._renewed_ms = now_ms
         return now_ms
 
-    async def _finish_due(self, report: SweepReport, lease: sweeping.Lease) -> None:
+    async def _finish_due(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         until_ms = await self._beat(lease) + self._horizon_ms
         for session_id in await self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
@@ -118,7 +119,7 @@ class AsyncSweep:
                 if await self._written(report, session_id):
                     report.finalized.append(session_id)
 
-    async def _write_dirty(self, report: SweepReport, lease: sweeping.Lease) -> None:
+    async def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         seen = {*report.finalized, *(failure.id for failure in report.errors)}
         for session_id in await self._server.fetch(archiving.dirty_sessions(terms, BATCH)):
@@ -146,7 +147,12 @@ class AsyncSweep:
         """Look at a few more keys of the server for sessions that the index has lost; return where to go on."""
         terms, call = self._server.terms, self._server.connection.call
         pattern = terms.keys.of_session("*", "session")
-        cursor_reply, keys = await call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        try:
+            cursor_reply, keys = await call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        except ServerUnavailable as error:
+            if is_forbidden(error):
+                return cursor  # a terminal's account: the next sweep of a worker's looks there
+            raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]
         if ids:

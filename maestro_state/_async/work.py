@@ -11,7 +11,7 @@ from maestro_state._async.family import AsyncFamilies
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso
 from maestro_state.contents import Run
-from maestro_state.errors import Conflict, InvalidValue, OpenChildren
+from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.project import Project
@@ -81,6 +81,7 @@ class AsyncWork:
             raise InvalidValue(f"'{children[:40]}' is not a way to treat children", hint=hint)
         work = await self._families.live(await self.resolve(ref))
         stamp = self._server.stamp()
+        missing: NotReplicated | None = None
         while True:
             under = await self._server.fetch(ops.read_children(self._server.terms, work.id))
             open_ones = [one.id for one in await self._families.read_live(under) if one.record.status in WORK_OPEN]
@@ -88,12 +89,20 @@ class AsyncWork:
                 raise OpenChildren(work.id, open_ones)
             if children == "end":
                 for one in open_ones:
-                    await self.end(one, status, children="end")
+                    try:
+                        await self.end(one, status, children="end")
+                    except NotReplicated as error:
+                        missing = error
             try:
                 await self._families.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
             except Conflict:
                 continue  # a child was started meanwhile: look again
-            return (await self._families.checkpoint(work.id)).record
+            except NotReplicated as error:
+                missing = error
+            ended = (await self._families.checkpoint(work.id)).record
+            if missing:  # all of them have ended, and are on disk
+                raise missing
+            return ended
 
     async def pause(self, ref: str) -> WorkSession:
         """Mark a work session as one that nobody works on just now."""

@@ -7,7 +7,7 @@ import codecs
 from typing import BinaryIO
 
 from maestro_state._sync.source import Source
-from maestro_state.archive.export import EXPORTS, warnings
+from maestro_state.archive.export import EXPORTS, People, warnings
 from maestro_state.errors import FileCorrupt
 
 
@@ -15,7 +15,7 @@ def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
     """Write a session to an open file; return what a reader should be warned of."""
     session, items, runs, relevant = source.contents()
     notes = warnings(items)
-    export = EXPORTS[form](file)
+    export = EXPORTS[form](file, _people(source, session.user_id))
     export.begin(session, notes)
     export.section("context")
     for item in items:
@@ -43,6 +43,15 @@ def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
     export.end_section()
     export.end(relevant, source.last_output())
     return notes
+
+
+def _people(source: Source, owner: str) -> People:
+    """Return who added each item and started each run: events say it where it was not the owner."""
+    others = {}
+    for event in source.events():
+        if event.type in ("context.added", "run.started", "run.previewed") and "user" in event.data:
+            others[event.data.get("item") or event.data["run"]] = event.data["user"]
+    return People(owner, others)
 
 
 def _is_text(pieces: list[bytes]) -> bool:

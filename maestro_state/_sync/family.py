@@ -49,8 +49,10 @@ class Families:
 
     def change(self, call: Call) -> Any:
         """Run a script that changes a work session, and bring the index up to date when the script says it is due."""
-        value, summary = self._server.run(call)
+        (value, summary), missing = self._server.attempt(call)
         self._index(summary)
+        if missing:
+            raise missing
         return value
 
     def _index(self, summary: Any) -> None:

@@ -20,6 +20,7 @@ from maestro_state.errors import (
     MaestroError,
     NotFound,
     NoTool,
+    NotReplicated,
     Refused,
     RunIsOver,
     RunNotFound,
@@ -285,8 +286,8 @@ class Runs:
     def _cancel_quietly(self, session_id: str, number: str) -> None:
         try:
             self.cancel(number, session_id)
-        except RunIsOver:
-            return  # it ended by itself meanwhile
+        except (RunIsOver, NotReplicated):
+            return  # it ended by itself meanwhile; or the freeze that follows says that replicas are missing
 
     def workers(self) -> int:
         """Count the workers that listen for runs now."""

@@ -1,5 +1,5 @@
 # Generated from maestro_state/_async by `make generate`. Do not edit.
-"""Taking turns at keeping house: one scheduler is active in a whole team, and its place is taken when it is gone."""
+"""The lease of the one scheduler that is active in a whole team; its place is taken when it is gone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
-from maestro_state.ops import scheduling as ops
-from maestro_state.ops.scheduling import CLEANED, SWEPT, Turn
+from maestro_state.ops import leases as ops
+from maestro_state.ops.archiving import read_time
+from maestro_state.ops.leases import CLEANED, SCHEDULE, SWEPT, Lease
 
 
 class Schedule:
@@ -19,32 +20,32 @@ class Schedule:
         self._server = server
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{new_command_id()}"
 
-    def take(self, turn: Turn | None = None) -> Turn:
-        """Take the turn, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
-        holder, fence = (turn.holder, turn.fence or "0") if turn else (self._holder, "0")
-        call = ops.take_turn(self._server.terms, holder, self.now_ms(), fence)
-        taken: Turn = self._server.run(call)
+    def take(self, lease: Lease | None = None) -> Lease:
+        """Take the lease, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
+        holder, fence = (lease.holder, lease.fence or "0") if lease else (self._holder, "0")
+        call = ops.take_lease(self._server.terms, SCHEDULE, holder, self.now_ms(), fence)
+        taken: Lease = self._server.run(call)
         return taken
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
-        self._server.run(ops.leave_turn(self._server.terms, turn))
+        self._server.run(ops.leave_lease(self._server.terms, SCHEDULE, lease))
 
-    def note_swept(self, turn: Turn | None = None) -> bool:
-        """Remember that a pass was made; False when the turn was lost meanwhile."""
-        return self._note(SWEPT, turn)
+    def note_swept(self, lease: Lease | None = None) -> bool:
+        """Remember that a pass was made; False when the lease was lost meanwhile."""
+        return self._note(SWEPT, lease)
 
-    def note_cleaned(self, turn: Turn | None = None) -> bool:
-        """Remember that the disk was cleaned up; False when the turn was lost meanwhile."""
-        return self._note(CLEANED, turn)
+    def note_cleaned(self, lease: Lease | None = None) -> bool:
+        """Remember that the disk was cleaned up; False when the lease was lost meanwhile."""
+        return self._note(CLEANED, lease)
 
-    def _note(self, field: str, turn: Turn | None) -> bool:
-        fence = turn.fence if turn and turn.fence else "0"
+    def _note(self, field: str, lease: Lease | None) -> bool:
+        fence = lease.fence if lease and lease.fence else "0"
         call = ops.note_upkeep(self._server.terms, field, self.now_ms(), fence)
         is_believed: bool = self._server.run(call)
         return is_believed
 
     def now_ms(self) -> int:
         """Return the server's time."""
-        now: int = self._server.fetch(ops.server_time())
+        now: int = self._server.fetch(read_time())
         return now

@@ -54,12 +54,13 @@ class Server:
 
     def run(self, call: Call) -> Any:
         """Run one script: one round trip. Raises NotReplicated when it is done and too few replicas have it."""
-        value, missing = self._send(call)
+        value, missing = self.attempt(call)
         if missing:
             raise missing
         return value
 
-    def _send(self, call: Call) -> tuple[Any, NotReplicated | None]:
+    def attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
+        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it."""
         if not self.terms.wait_replicas or call.script.name not in LASTING:
             return call.read(self.connection.script(call.script, call.keys, call.args)), None
         reply, _, confirmed = self.connection.script_then(
@@ -74,7 +75,7 @@ class Server:
     def change(self, session_id: str, call: Call) -> Any:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
         try:
-            (value, summary), missing = self._send(call)
+            (value, summary), missing = self.attempt(call)
         except SessionNotFound as error:
             raise self.why_missing(session_id) or error from error
         if summary:

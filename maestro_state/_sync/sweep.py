@@ -17,9 +17,10 @@ import msgspec
 from maestro_state._sync.flush import Flush
 from maestro_state._sync.server import Server
 from maestro_state.archive.places import Places
+from maestro_state.connection import is_forbidden
 from maestro_state.errors import MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.names import is_session_id
-from maestro_state.ops import archiving, sweeping
+from maestro_state.ops import archiving, leases
 from maestro_state.ops import index as index_ops
 from maestro_state.states import FROZEN
 
@@ -72,7 +73,7 @@ class Sweep:
         """Do one pass; a report with `busy` when somebody else is at it."""
         report = SweepReport()
         now_ms = self._server.fetch(archiving.read_time())
-        lease = self._server.run(sweeping.take_lease(self._server.terms, self._holder, now_ms))
+        lease = self._server.run(leases.take_lease(self._server.terms, leases.SWEEP, self._holder, now_ms))
         if lease.fence is None:
             report.busy = lease.holder
             return report
@@ -89,20 +90,20 @@ class Sweep:
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
-        self._server.run(sweeping.leave_lease(self._server.terms, lease, cursor))
+        self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
         return report
 
-    def _beat(self, lease: sweeping.Lease) -> int:
+    def _beat(self, lease: leases.Lease) -> int:
         """Return the server's time, and keep the lease."""
         now_ms: int = self._server.fetch(archiving.read_time())
-        if now_ms - self._renewed_ms > sweeping.LEASE_MS // 5:
-            call = sweeping.take_lease(self._server.terms, self._holder, now_ms, lease.fence or "0")
+        if now_ms - self._renewed_ms > leases.LEASE_MS[leases.SWEEP] // 5:
+            call = leases.take_lease(self._server.terms, leases.SWEEP, self._holder, now_ms, lease.fence or "0")
             if (self._server.run(call)).fence is None:
                 raise _LeaseLostError
             self._renewed_ms = now_ms
         return now_ms
 
-    def _finish_due(self, report: SweepReport, lease: sweeping.Lease) -> None:
+    def _finish_due(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         until_ms = self._beat(lease) + self._horizon_ms
         for session_id in self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
@@ -119,7 +120,7 @@ class Sweep:
                 if self._written(report, session_id):
                     report.finalized.append(session_id)
 
-    def _write_dirty(self, report: SweepReport, lease: sweeping.Lease) -> None:
+    def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         seen = {*report.finalized, *(failure.id for failure in report.errors)}
         for session_id in self._server.fetch(archiving.dirty_sessions(terms, BATCH)):
@@ -147,7 +148,12 @@ class Sweep:
         """Look at a few more keys of the server for sessions that the index has lost; return where to go on."""
         terms, call = self._server.terms, self._server.connection.call
         pattern = terms.keys.of_session("*", "session")
-        cursor_reply, keys = call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        try:
+            cursor_reply, keys = call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+        except ServerUnavailable as error:
+            if is_forbidden(error):
+                return cursor  # a terminal's account: the next sweep of a worker's looks there
+            raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]
         if ids:

@@ -12,7 +12,7 @@ from maestro_state._sync.family import Families
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
 from maestro_state.contents import Run
-from maestro_state.errors import Conflict, InvalidValue, OpenChildren
+from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.project import Project
@@ -82,6 +82,7 @@ class Work:
             raise InvalidValue(f"'{children[:40]}' is not a way to treat children", hint=hint)
         work = self._families.live(self.resolve(ref))
         stamp = self._server.stamp()
+        missing: NotReplicated | None = None
         while True:
             under = self._server.fetch(ops.read_children(self._server.terms, work.id))
             open_ones = [one.id for one in self._families.read_live(under) if one.record.status in WORK_OPEN]
@@ -89,12 +90,20 @@ class Work:
                 raise OpenChildren(work.id, open_ones)
             if children == "end":
                 for one in open_ones:
-                    self.end(one, status, children="end")
+                    try:
+                        self.end(one, status, children="end")
+                    except NotReplicated as error:
+                        missing = error
             try:
                 self._families.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
             except Conflict:
                 continue  # a child was started meanwhile: look again
-            return (self._families.checkpoint(work.id)).record
+            except NotReplicated as error:
+                missing = error
+            ended = (self._families.checkpoint(work.id)).record
+            if missing:  # all of them have ended, and are on disk
+                raise missing
+            return ended
 
     def pause(self, ref: str) -> WorkSession:
         """Mark a work session as one that nobody works on just now."""

@@ -48,12 +48,28 @@ def warnings(items: Iterable[ContextItem]) -> list[str]:
     return [f"contains the contents of {len(files)} project file{'s' if len(files) > 1 else ''}: {shown}"]
 
 
+class People(msgspec.Struct, frozen=True):
+    """Who did what in a session."""
+
+    owner: str
+    others: dict[str, str]  #: id of an item or a run → who added or started it, where it was not the owner
+
+    def of(self, thing: str) -> str:
+        """Return who added an item or started a run."""
+        return self.others.get(thing, self.owner)
+
+    def mark(self, user: str | None) -> str:
+        """Return what to say of somebody who is not the owner; the owner is named once, at the top."""
+        return f"by {_plain(user)}" if user and user != self.owner else ""
+
+
 class JsonExport:
     """Everything there is, in one JSON object."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Take the file to write to."""
+    def __init__(self, file: BinaryIO, people: People) -> None:
+        """Take the file to write to, and who did what."""
         self._file = file
+        self._people = people
 
     def begin(self, session: Session, notes: list[str]) -> None:
         """Write the record."""
@@ -78,12 +94,13 @@ class JsonExport:
 
     def item(self, item: ContextItem, content: bytes) -> None:
         """Write an item with its content."""
-        self._file.write(self._row(msgspec.to_builtins(item) | _content("content", content)))
+        row = msgspec.to_builtins(item) | {"user": self._people.of(item.id)}
+        self._file.write(self._row(row | _content("content", content)))
 
     def begin_run(self, run: Run, prompt: bytes, sent: list[SentItem]) -> None:
         """Write a run up to its output."""
-        row = msgspec.to_builtins(run) | _content("prompt", prompt) | {"sent_context": msgspec.to_builtins(sent)}
-        self._file.write(self._row(row)[:-1])
+        row = msgspec.to_builtins(run) | {"user": self._people.of(run.id)} | _content("prompt", prompt)
+        self._file.write(self._row(row | {"sent_context": msgspec.to_builtins(sent)})[:-1])
 
     def output(self, pieces: Iterable[bytes], *, is_text: bool) -> None:
         """Write a run's output piece by piece."""
@@ -109,7 +126,7 @@ class JsonExport:
 
     def message(self, message: Message) -> None:
         """Write a message."""
-        self._file.write(self._row(message.document()))
+        self._file.write(self._row(message.document() | {"user": message.user or self._people.owner}))
 
     def event(self, event: Event) -> None:
         """Write an event; messages and what runs printed have their own places."""
@@ -130,9 +147,10 @@ def _content(name: str, content: bytes) -> dict[str, str]:
 class MarkdownExport:
     """The session as a page to read."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Take the file to write to."""
+    def __init__(self, file: BinaryIO, people: People) -> None:
+        """Take the file to write to, and who did what."""
         self._file = file
+        self._people = people
 
     def _line(self, text: str = "") -> None:
         self._file.write(text.encode("utf-8", "replace") + b"\n")
@@ -181,7 +199,8 @@ class MarkdownExport:
         path = str(item.source.get("path_rel") or "")
         title = f"{item.kind} `{_plain(path)}`" if path else item.kind
         removed = " (removed)" if item.state == "removed" else ""
-        self._line(f"### {item.id}: {title}{removed}\n")
+        who = self._people.mark(self._people.of(item.id))
+        self._line(f"### {item.id}: {title}{removed}\n" + (f"\nadded {who}\n" if who else ""))
         text = text_of(content)
         if text is None:
             self._line(f"*{len(content)} bytes that are not text, SHA-256 `{item.snapshot.digest}`*\n")
@@ -192,7 +211,8 @@ class MarkdownExport:
     def begin_run(self, run: Run, prompt: bytes, sent: list[SentItem]) -> None:
         """Write how a run was asked for."""
         self._line(f"### Run {run.id}: {_plain(run.tool)}, {run.status}\n")
-        facts = [f"started {run.started_at or run.created_at}"]
+        who = self._people.mark(self._people.of(run.id))
+        facts = [f"started {run.started_at or run.created_at} {who}".rstrip()]
         facts += [f"finished {run.finished_at}"] if run.finished_at else []
         facts += [f"exit code {run.exit_code}"] if run.exit_code is not None else []
         facts += [f"given {', '.join(_plain(one.id) for one in sent)}"] if sent else []
@@ -218,7 +238,8 @@ class MarkdownExport:
 
     def message(self, message: Message) -> None:
         """Write a message."""
-        self._line(f"**{message.role}** · {message.timestamp}\n")
+        who = self._people.mark(message.user)
+        self._line(f"**{message.role}** · {message.timestamp} {who}".rstrip() + "\n")
         if message.content:
             self._block(message.content, "")
         for call in message.tool_calls or []:

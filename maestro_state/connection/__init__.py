@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maestro_state.connection.faults import TIMEOUT_S, ReplyError
+from maestro_state.connection.faults import TIMEOUT_S, ReplyError, is_forbidden
 from maestro_state.connection.url import Address, masked, parse_url
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     AnyConnection = Connection | LibraryConnection
     AnyAsyncConnection = AsyncConnection | AsyncLibraryConnection
 
-__all__ = ["Address", "ReplyError", "connect", "connect_async", "masked", "parse_url"]
+__all__ = ["Address", "ReplyError", "connect", "connect_async", "is_forbidden", "masked", "parse_url"]
 
 _LIBRARY = ("redis+sentinel", "redis+cluster")
 

@@ -83,6 +83,11 @@ def refusal(error: ReplyError, where: str) -> MaestroError:
     return raised
 
 
+def is_forbidden(error: MaestroError) -> bool:
+    """Tell whether the server refused because this user may not do that, and is otherwise well."""
+    return isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM"
+
+
 def unreachable(where: str, fault: Fault) -> ServerUnavailable:
     """Return the error that ends all trying, with the last fault as its cause."""
     if isinstance(fault, ReplyError):

@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maestro_state.embedded.control import Status, is_running, status, stop, vouch_for_data
+    from maestro_state.embedded.control import Status, is_running, settle, status, stop, vouch_for_data
     from maestro_state.embedded.paths import socket_address, socket_path
     from maestro_state.embedded.server import ensure
-    from maestro_state.embedded.supervision import ensure_supervisor, supervisor_alive
+    from maestro_state.embedded.supervision import await_supervisor, ensure_supervisor, supervisor_alive
 
 __all__ = [
     "Status",
+    "await_supervisor",
     "ensure",
     "ensure_supervisor",
     "is_running",
+    "settle",
     "socket_address",
     "socket_path",
     "status",
@@ -31,6 +33,7 @@ _HOMES = {
     "socket_address": "paths",
     "socket_path": "paths",
     "ensure": "server",
+    "await_supervisor": "supervision",
     "ensure_supervisor": "supervision",
     "supervisor_alive": "supervision",
     "vouch_for_data": "control",

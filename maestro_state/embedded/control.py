@@ -16,7 +16,12 @@ from maestro_state.embedded.wire import Answer, Wire, WireError, ping, read_info
 from maestro_state.errors import ServerUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+#: Seconds without any progress after which what is being stopped is given up on: a sweeper that was killed keeps the
+#: next one out for thirty.
+STOP_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,18 @@ def status(root: Path) -> Status:
     return Status(True, address, int(pid) if pid.isdigit() else None, version)
 
 
-def stop(root: Path, timeout_s: float = 15.0) -> None:
+def settle(root: Path, is_moving: Callable[[], bool], timeout_s: float = STOP_S) -> None:
+    """Have the supervisor bring everything to disk and leave; it is waited for while `is_moving` says it gets on."""
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return
+    try:
+        stop_supervisor(folder, timeout_s, is_moving)
+    finally:
+        os.close(folder)
+
+
+def stop(root: Path, timeout_s: float = STOP_S) -> None:
     """Stop supervisor and server and wait until both are gone. Repeatable; stopping nothing is fine.
 
     Raises ServerUnavailable when the server refuses or takes longer than `timeout_s`.
@@ -62,10 +78,9 @@ def stop(root: Path, timeout_s: float = 15.0) -> None:
     if folder is None:
         return
     try:
-        deadline = time.monotonic() + timeout_s
-        stop_supervisor(folder, deadline)
-        stop_server(root, folder, deadline)
-        stop_supervisor(folder, deadline)  # one that was just starting and took over
+        stop_supervisor(folder, timeout_s)
+        stop_server(root, folder, time.monotonic() + timeout_s)
+        stop_supervisor(folder, timeout_s)  # one that was just starting and took over
     finally:
         os.close(folder)
 

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING
 from maestro_state.embedded import locks, paths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SUPERVISOR = "workers.stack"
+#: Seconds between two looks at how far a leaving supervisor got.
+_LOOK_S = 0.5
 
 #: Supervisors started by this process, collected when they end so that none stays a zombie.
 _started: list[int] = []
@@ -41,16 +44,33 @@ def ensure_supervisor(root: Path) -> bool:
     return supervisor_alive(root) or _spawn(root)
 
 
-def stop_supervisor(folder: int, deadline: float) -> bool:
-    """Ask the supervisor to leave and wait for it; False when it is still there at the deadline."""
-    asked = None
+def await_supervisor(root: Path, timeout_s: float = 10.0) -> bool:
+    """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
+    deadline = time.monotonic() + timeout_s
+    if not ensure_supervisor(root):
+        return False
+    while not supervisor_alive(root):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool] = lambda: False) -> bool:
+    """Ask the supervisor to leave and wait for it; False when it is still there after so long without getting on."""
+    asked, looked = None, time.monotonic()
+    moved = looked
     while locks.is_locked(folder, paths.STACK_LOCK):
         pid = _pid_of_supervisor(folder)
         if pid is not None and pid != asked:
             asked = pid
             with suppress(ProcessLookupError):  # it was leaving already
                 os.kill(pid, signal.SIGTERM)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now - looked > _LOOK_S:
+            looked = now
+            moved = now if is_moving() else moved
+        if now - moved > timeout_s:
             return False
         time.sleep(0.01)
     _collect()

@@ -104,14 +104,9 @@ def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
     return _pages(terms, session_id, "outputs", (start, end), OUTPUT_PAGE, read)
 
 
-def server_time(reply: list[bytes]) -> int:
-    """Read what TIME answers, in milliseconds."""
-    return int(reply[0]) * 1000 + int(reply[1]) // 1000
-
-
 def read_time() -> Query:
-    """Ask the server for its clock: the one that counts the life of its keys."""
-    return Query(("TIME",), server_time)
+    """Ask the server for its clock, in milliseconds: the one that counts the life of its keys."""
+    return Query(("TIME",), lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
 
 
 class Marked(msgspec.Struct, frozen=True):
@@ -153,6 +148,11 @@ def dirty_sessions(terms: Terms, count: int) -> Query:
     """Find sessions with changes that are not on disk, the oldest first; costs what it finds."""
     command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", "+inf", "LIMIT", 0, count)
     return Query(command, lambda reply: [text(one) for one in reply])
+
+
+def count_dirty(terms: Terms) -> Query:
+    """Ask how many sessions have changes that are not on disk."""
+    return Query(("ZCARD", terms.keys.of_index("dirty")), int)
 
 
 def fill_session(

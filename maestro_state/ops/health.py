@@ -33,9 +33,14 @@ def parse_info(text: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
-def judge(info: dict[str, str], wait_replicas: int = 0) -> list[Check]:
-    """Return what a careful person would say about this server."""
-    found = [_version(info), _persistence(info), _eviction(info), _memory(info)]
+def read_sync() -> Query:
+    """Ask when the append-only file is synced: always, everysec or no. Only an admin may ask."""
+    return Query(("CONFIG", "GET", "appendfsync"), lambda reply: reply[1].decode() if reply else None)
+
+
+def judge(info: dict[str, str], wait_replicas: int = 0, synced: str | None = None) -> list[Check]:
+    """Return what a careful person would say about this server; `synced` is when its file is synced, if known."""
+    found = [_version(info), _persistence(info, wait_replicas, synced), _eviction(info), _memory(info)]
     return [*found, _replicas(info, wait_replicas)] if wait_replicas else found
 
 
@@ -93,7 +98,7 @@ def _version(info: dict[str, str]) -> Check:
     return Check("version", "ok", f"{kind} {shown}")
 
 
-def _persistence(info: dict[str, str]) -> Check:
+def _persistence(info: dict[str, str], wait_replicas: int, synced: str | None) -> Check:
     if info.get("aof_enabled") != "1":
         return Check(
             "persistence",
@@ -103,7 +108,17 @@ def _persistence(info: dict[str, str]) -> Check:
         )
     if info.get("aof_last_write_status", "ok") != "ok":
         return Check("persistence", "fail", "the append-only file could not be written", "free the server's disk")
-    return Check("persistence", "ok", "append-only file")
+    if synced == "everysec":
+        # While a sync is under way the server answers first and writes later.
+        detail = (
+            "append-only file with appendfsync everysec: when the server is killed, writes it acknowledged are lost"
+        )
+        fix = "CONFIG SET appendfsync always; or no, with replicas and MAESTRO_WAIT_REPLICAS"
+        return Check("persistence", "warn", detail, fix)
+    if synced == "no" and not wait_replicas:
+        detail = "append-only file with appendfsync no: a power cut costs what the system has not written yet"
+        return Check("persistence", "warn", detail, "CONFIG SET appendfsync always; or replicas, MAESTRO_WAIT_REPLICAS")
+    return Check("persistence", "ok", f"append-only file, appendfsync {synced}" if synced else "append-only file")
 
 
 def _eviction(info: dict[str, str]) -> Check:

@@ -1,9 +1,10 @@
 """Which changes replicas must have before they count as done, and how that is asked for. Pure.
 
 Replication is asynchronous: what a server acknowledged is gone when it fails before a replica has it. For messages
-that loss is bounded by the replica's lag; a session that was frozen, a run that ended or an archive that was marked
-must not come undone. Behind such a change a barrier is written and waited for, all on one connection: when it breaks,
-the change is repeated too, on whichever server is the master then.
+that loss is bounded by the replica's lag; what was frozen or ended (a session, a run, a work session, a discussion) and
+an archive that was marked must not come undone. What the next sweep does again by itself is not waited for. Behind such
+a change a barrier is written and waited for, all on one connection: when it breaks, the change is repeated too, on
+whichever server is the master then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Call
 
 #: Scripts whose change must not come undone.
-LASTING = frozenset({"finalize_session", "abort_session", "expire_session", "finish_run", "mark_archived"})
+LASTING = frozenset({
+    "finalize_session", "abort_session", "expire_session", "finish_run", "cancel_run", "mark_archived", "end_work",
+    "finish_discussion",
+})  # fmt: skip
 #: How long replicas get to confirm, in milliseconds.
 CONFIRM_MS = 5_000
 #: Life of the barrier, in milliseconds.

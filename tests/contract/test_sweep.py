@@ -6,7 +6,7 @@ import json
 
 from maestro_state._async.sweep import AsyncSweep
 from maestro_state.archive.places import Places
-from maestro_state.ops import archiving, sweeping
+from maestro_state.ops import archiving, leases
 from tests.backends import Backend, Clock
 from tests.stored import filler
 
@@ -61,17 +61,17 @@ async def test_only_one_sweeps_and_a_dead_one_does_not_keep_others_out(backend: 
         session = await maestro.sessions.start("x")
         terms, server = maestro.server.terms, maestro.server
         now = await server.fetch(archiving.read_time())
-        dead = await server.run(sweeping.take_lease(terms, "dead", now))
+        dead = await server.run(leases.take_lease(terms, leases.SWEEP, "dead", now))
         report = await maestro.archive.sweep()
         assert report.busy == "dead"
         assert report.checkpointed == []
 
-        later = now + sweeping.LEASE_MS + 1
-        alive = await server.run(sweeping.take_lease(terms, "alive", later))
+        later = now + leases.LEASE_MS[leases.SWEEP] + 1
+        alive = await server.run(leases.take_lease(terms, leases.SWEEP, "alive", later))
         assert int(alive.fence) > int(dead.fence)
-        assert (await server.run(sweeping.take_lease(terms, "dead", later, dead.fence))).fence is None
-        assert await server.run(sweeping.leave_lease(terms, dead, "0")) == "LOST"
-        await server.run(sweeping.leave_lease(terms, alive, "0"))
+        assert (await server.run(leases.take_lease(terms, leases.SWEEP, "dead", later, dead.fence))).fence is None
+        assert await server.run(leases.leave_lease(terms, leases.SWEEP, dead, "0")) == "LOST"
+        await server.run(leases.leave_lease(terms, leases.SWEEP, alive, "0"))
         assert (await maestro.archive.sweep()).checkpointed == [session.id]
 
 

@@ -233,6 +233,8 @@ def test_the_access_list_is_written_by_the_command(project, tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
     text = path.read_text()
     assert [line.split()[1] for line in text.splitlines()] == ["default", "ana", "bo-b"]
+    # Off, without a password, and with its rights: some servers read their own file back as this user.
+    assert text.splitlines()[0].split()[2:] == ["off", "resetpass", "~*", "&*", "+@all"]
     assert not any(password in text for password in env.values())
     for words, environment, hint in (
         (["--terminal", "eve"], env, "REDIS_EVE_PASSWORD"),

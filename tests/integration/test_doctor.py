@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from maestro_state.ops.health import parse_info
 from tests.accounts import guarded
 from tests.cli_runs import maestro_command
 from tests.servers import free_port, raw_call, valkey
@@ -29,10 +30,17 @@ def test_a_server_without_password_is_called_open(project, tmp_path):
 
 def test_weak_servers_are_told(project, tmp_path):
     """Eviction and missing persistence are found on the server itself, with what to do; failures leave with 1."""
-    with valkey(tmp_path) as server:
+    with valkey(tmp_path, args=["--appendfsync", "always"]) as server:
         code, found = doctor(project, server.url)
         assert code == 0
         assert {name for name, (status, _) in found.items() if status != "ok"} <= {"workers", "sweeper", "tools"}
+        raw_call(server, "CONFIG", "SET", "appendfsync", "everysec")
+        code, found = doctor(project, server.url)
+        assert (code, found["persistence"][0]) == (0, "warn")
+        assert "appendfsync always" in found["persistence"][1]
+        used = int(parse_info(raw_call(server, "INFO", "memory").decode())["used_memory"])
+        raw_call(server, "CONFIG", "SET", "maxmemory", used)
+        assert doctor(project, server.url)[1]["memory"][0] == "warn"
         raw_call(server, "CONFIG", "SET", "appendonly", "no")
         raw_call(server, "CONFIG", "SET", "maxmemory", "100mb")
         raw_call(server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

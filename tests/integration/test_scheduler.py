@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.ops import scheduling
+from maestro_state.ops import leases
+from maestro_state.ops.leases import SCHEDULE
 from tests.programs import python
 from tests.waiting import wait_until
 from workers import scheduler
@@ -21,9 +22,8 @@ DAY_MS = 24 * 3600 * 1000
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch):
-    """Make a turn end soon after its holder is gone."""
-    monkeypatch.setattr(scheduling, "LEASE_MS", 600)
-    monkeypatch.setattr(scheduler, "LEASE_MS", 600)
+    """Make a lease end soon after its holder is gone."""
+    monkeypatch.setitem(leases.LEASE_MS, SCHEDULE, 600)
     monkeypatch.setattr(scheduler, "BEAT_S", 0.1)
 
 
@@ -89,32 +89,32 @@ def test_exactly_one_is_active_and_another_takes_over(real):
     assert len(diary.cleanups) == 1
 
 
-def test_long_work_keeps_its_turn(real):
+def test_long_work_keeps_its_lease(real):
     """A pass that takes longer than the lease is not interrupted, and nobody else begins."""
     diary = Diary()
     diary.hold.clear()
     with Maestro(real.project) as maestro, scheduling_in(real.project, diary, "a"):
         wait_until(lambda: diary.sweeps, "nobody sweeps")
-        key = maestro.server.terms.keys.schedule[0]
+        key = maestro.server.terms.keys.lease(SCHEDULE)[0]
         first = int(real.raw.hget(key, "until"))
         with scheduling_in(real.project, diary, "b"):
-            wait_until(lambda: int(real.raw.hget(key, "until")) > first + 1200, "the turn is not kept")
+            wait_until(lambda: int(real.raw.hget(key, "until")) > first + 1200, "the lease is not kept")
             assert diary.sweeps == ["a"]
             diary.hold.set()
 
 
-def test_a_turn_that_was_taken_away_is_noticed(real):
+def test_a_lease_that_was_taken_away_is_noticed(real):
     """A holder that was silent for too long is refused by its number: its note is not believed, it becomes inactive."""
     with Maestro(real.project) as slow, Maestro(real.project) as quick:
-        turn = slow.schedule.take()
-        assert turn.fence == "1"
+        lease = slow.schedule.take()
+        assert lease.fence is not None
         assert quick.schedule.take().fence is None
-        wait_until(lambda: quick.schedule.take().fence is not None, "the lease does not end")
-        assert slow.schedule.take(turn).fence is None
-        assert slow.schedule.note_swept(turn) is False
-        slow.schedule.leave(turn)
+        wait_until(lambda: int(quick.schedule.take().fence or 0) > int(lease.fence), "the lease does not end")
+        assert slow.schedule.take(lease).fence is None
+        assert slow.schedule.note_swept(lease) is False
+        slow.schedule.leave(lease)
         assert slow.schedule.take().fence is None  # the other one still has it
-        # Control: by hand, without a turn, it may be noted.
+        # Control: by hand, without a lease, it may be noted.
         assert slow.schedule.note_swept() is True
 
 
@@ -124,11 +124,11 @@ def test_what_was_missed_is_done_once(real, days, cleanups):
     diary = Diary()
     with Maestro(real.project) as maestro:
         then = maestro.schedule.now_ms() - int(days * DAY_MS)
-        real.raw.hset(maestro.server.terms.keys.schedule[0], mapping={"swept_at": then, "cleaned_at": then})
+        real.raw.hset(maestro.server.terms.keys.lease(SCHEDULE)[0], mapping={"swept_at": then, "cleaned_at": then})
         with scheduling_in(real.project, diary, "a"):
             wait_until(lambda: len(diary.sweeps) >= 2, "nobody sweeps")
         assert len(diary.cleanups) == cleanups
-        cleaned_at = int(real.raw.hget(maestro.server.terms.keys.schedule[0], "cleaned_at"))
+        cleaned_at = int(real.raw.hget(maestro.server.terms.keys.lease(SCHEDULE)[0], "cleaned_at"))
         assert (cleaned_at > then) == bool(cleanups)
         assert maestro.schedule.now_ms() - cleaned_at < CLEANUP_MS
 
@@ -152,7 +152,7 @@ def test_work_that_fails_does_not_end_the_scheduler(real):
 
 
 def test_a_killed_scheduler_is_replaced(real, tmp_path):
-    """kill -9 of the active process: another one takes the turn with a higher number when the lease ends."""
+    """kill -9 of the active process: another one takes the lease with a higher number when the lease ends."""
     with ExitStack() as stack:
         both = [stack.enter_context(python(tmp_path, "schedule", real.project)) for _ in range(2)]
         wait_until(lambda: any(one.lines() for one in both), "nobody is active", 30.0)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.ops.scheduling import read_schedule
+from maestro_state.ops.leases import SCHEDULE, read_lease
+from tests import image
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.programs import running
 from tests.topology import PASSWORDS, topology
@@ -18,6 +22,13 @@ from tests.waiting import wait_until
 
 #: What must be well for a team's server to be relied on.
 GOOD = ("server", "version", "persistence", "eviction", "access", "workers", "sweeper", "disk")
+
+#: A tool that tells what it was started with and in, and stays until that was seen.
+TELLTALE = """
+import os, sys
+print(dict(os.environ), sys.argv, "told everything", flush=True)
+open("gate").read()
+"""
 
 pytestmark = pytest.mark.xdist_group("busy")
 
@@ -32,15 +43,28 @@ def team(tmp_path_factory):
         with Maestro(found.folder, environment=found.environment("worker")) as maestro:
             server = maestro.server
             wait_until(lambda: maestro.runs.workers() == 2, "the workers do not listen", 30.0)
-            wait_until(lambda: server.fetch(read_schedule(server.terms)).swept_at, "nobody sweeps", 30.0)
+            wait_until(lambda: server.fetch(read_lease(server.terms, SCHEDULE)).swept_at, "nobody sweeps", 30.0)
         yield found
 
 
-def arguments_of(pid):
-    """Return the arguments of a process and of everything it started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    own = Path(f"/proc/{pid}/cmdline").read_bytes()
-    return own + b"".join(arguments_of(int(child)) for child in children)
+def contents(folder):
+    """Return what every file below a folder holds, by its path; the scheduler may be moving some just now."""
+    found = {}
+    for where, _, names in os.walk(folder):
+        for path in (Path(where, name) for name in names):
+            with suppress(OSError):
+                if path.is_file():
+                    found[path] = path.read_bytes()
+    return found
+
+
+def arguments():
+    """Return the arguments of every process there is."""
+    found = b""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # gone meanwhile
+            found += path.read_bytes() + b"\0"
+    return found
 
 
 def test_two_laptops_share_a_session(team, project):
@@ -76,8 +100,8 @@ def test_the_scheduler_brings_a_session_to_disk(team, project):
     printed(project, "--session", session, "message", "add", "--role", "user", "a message to keep", env=ana)
 
     def archived():
-        found = list((team.folder / "archive").rglob("messages.jsonl"))
-        return any(session in str(path) and "a message to keep" in path.read_text() for path in found)
+        found = contents(team.folder / "archive").items()
+        return any(path.match(f"{session}/messages.jsonl") and b"a message to keep" in text for path, text in found)
 
     wait_until(archived, "the session did not get to disk", 30.0)
     said = [program.complained.read_text() for program in team.programs["scheduler"]]
@@ -87,6 +111,8 @@ def test_the_scheduler_brings_a_session_to_disk(team, project):
 def test_the_health_checks_pass(team, project):
     """Doctor, which is the image's health check, finds nothing that fails, from a laptop and in a container."""
     env = team.environment("worker")
+    checked = team.program(image.started("HEALTHCHECK"))
+    subprocess.run(checked, cwd=team.folder / "archive", env=os.environ | env, check=True, capture_output=True)
     for folder, used in ((team.folder / "archive", env), (project, team.client("ana", tls=True))):
         done = maestro_command(folder, "doctor", "--json", env=used)
         checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
@@ -94,18 +120,32 @@ def test_the_health_checks_pass(team, project):
         assert {checks[name]["status"] for name in GOOD} == {"ok"}
 
 
-def test_no_password_is_in_an_argument_or_a_log(team, project):
-    """What every process was started with, and everything they said, is free of the passwords."""
+def test_no_password_shows(team, project):
+    """Not in the arguments of any process while everything is under way, nor in what programs, tools and files say."""
     secrets = [password.encode() for password in PASSWORDS.values()]
-    for programs in team.programs.values():
-        for program in programs:
-            seen = b"" if program.process.poll() is not None else arguments_of(program.process.pid)
-            said = program.said.read_bytes() + program.complained.read_bytes()
-            assert not [secret for secret in secrets if secret in seen + said]
-    users = (team.folder / "access" / "users.acl").read_bytes()
-    assert not [secret for secret in secrets if secret in users]
-    # Control: the arguments are really those of the processes.
-    assert b"--count" in arguments_of(team.programs["worker"][0].process.pid)
+    ana = team.client("ana", tls=True)
+    (project / "telltale.py").write_text(TELLTALE)
+    os.mkfifo(project / "gate")
+    tool = f"{sys.executable} telltale.py"
+    session = printed(project, "session", "start", "secrets", "--tool", tool, env=ana)["id"]
+    words = [MAESTRO, "--project", str(project), "--session", session]
+    with (
+        running(team.folder, [*words, "watch", "--json", "--from", "start"], env=ana) as watcher,
+        running(team.folder, [*words, "run", "tell"], env=ana | {"MAESTRO_LOG_LEVEL": "debug"}) as ran,
+    ):
+        wait_until(lambda: "told everything" in watcher.said.read_text(), "the tool does not run", 30.0)
+        seen = arguments()
+        (project / "gate").write_text("")
+        # Control: the arguments are those of our processes, and the tool's are among them.
+        assert all(word in seen for word in (b"--count", b"scheduler", b"telltale.py", session.encode()))
+        assert ran.process.wait(30) == 0, ran.complained.read_text()
+    assert not [secret for secret in secrets if secret in seen]
+    for folder in (team.folder, project):
+        found = contents(folder)
+        assert found
+        assert [path for path, text in found.items() for secret in secrets if secret in text] == []
+    # What they said was among the files.
+    assert {one.said.parent for programs in team.programs.values() for one in programs} == {team.folder}
 
 
 def test_strangers_are_kept_out(team, project):

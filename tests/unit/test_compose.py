@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tomllib
 
 import jsonschema
 import pytest
 
 from cli.main import COMMANDS
 from maestro_state.settings_cache import VARIABLES
-from tests import compose
+from tests import compose, image
 
 ROOT = compose.FILE.parent
 PASSWORDS = {f"REDIS_{name}_PASSWORD": name.lower() * 8 for name in ("TERMINAL", "WORKER", "ADMIN")}
@@ -102,16 +106,33 @@ def test_services_have_no_more_than_they_need(services):
 
 def test_the_image_runs_as_nobody_special_and_looks_after_itself():
     """Not root, a health check, no secret, and only what the package needs is copied in."""
-    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
-    words = [line.split()[0] for line in lines]
-    final = lines[len(words) - words[::-1].index("FROM") :]
-    user = next(line.split()[1] for line in final if line.startswith("USER"))
-    assert user not in ("root", "0")
-    assert any(line.startswith("HEALTHCHECK") for line in final)
+    final = image.stages()[-1]
+    assert dict(final)["USER"] not in ("root", "0")
+    assert image.started("HEALTHCHECK")[1] in COMMANDS
+    assert image.started("ENTRYPOINT") == ["maestro"]
+    lines = [rest for stage in image.stages() for _, rest in stage]
     assert not any(re.search(r"(?i)password|secret|token|--index|https?://", line) for line in lines)
-    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
-    copied = [name for names in copies for name in names]
-    assert all((ROOT / name).exists() for name in copied)
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[0] == "*"
-    assert all(f"!{name}" in ignored for name in copied)
+    assert all(f"!{name}" in ignored for name, _ in image.copied())
+
+
+def test_what_the_image_copies_is_enough(tmp_path):
+    """The program runs from nothing but the files that are copied in: commands, scripts, the worker's side."""
+    image.lay_out(tmp_path)
+    wanted = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    build = wanted["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert all((tmp_path / name).is_dir() for name in build)
+    module, _, function = wanted["project"]["scripts"][image.started("ENTRYPOINT")[0]].partition(":")
+    code = (
+        f"import sys, maestro_state, workers.worker, workers.scheduler; from {module} import {function}\n"
+        "from maestro_state.scripts import load, names; [load(name) for name in names()]\n"
+        "assert all(m.__file__.startswith(sys.argv[1]) for n, m in sys.modules.items()\n"
+        "           if n.split('.')[0] in ('maestro_state', 'workers', 'cli'))\n"
+        f"sys.argv = ['maestro', 'acl']; sys.exit({function}())"
+    )
+    env = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "PATH": os.environ["PATH"]} | PASSWORDS
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(tmp_path)], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout.count(b"user ")) == (0, 4), done.stderr.decode()

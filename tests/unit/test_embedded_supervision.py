@@ -36,7 +36,7 @@ class FakeService:
         """Say what the test said."""
         return self.alive
 
-    def before_stop(self) -> bool:
+    def before_stop(self, *, asked: bool) -> bool:
         """Agree."""
         return True
 

@@ -49,6 +49,19 @@ def test_replicas_that_are_waited_for_must_be_there():
 
 
 @pytest.mark.parametrize(
+    ("synced", "wait_replicas", "status"),
+    [(None, 0, "ok"), ("always", 0, "ok"), ("everysec", 0, "warn"), ("everysec", 1, "warn"), ("no", 0, "warn"),
+     ("no", 1, "ok")],
+)  # fmt: skip
+def test_when_the_file_is_synced_matters(synced, wait_replicas, status):
+    """Syncing once a second loses acknowledged writes; leaving it to the system is safe with replicas only."""
+    info = GOOD | {"connected_slaves": "1"}
+    found = {check.name: check for check in health.judge(info, wait_replicas, synced)}["persistence"]
+    assert found.status == status
+    assert (found.fix is None) == (status == "ok")
+
+
+@pytest.mark.parametrize(
     ("is_open", "is_local", "is_encrypted", "status"),
     [
         (True, False, True, "fail"),
