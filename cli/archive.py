@@ -112,6 +112,8 @@ def sweep(app: App, as_json: bool) -> int:
         for word in ("checkpointed", "finalized", "archived", "recovered_runs"):
             for one in getattr(report, word):
                 output.line(f"{word.replace('_', ' ')}  {output.safe(one)}")
+        for one in report.waiting:
+            output.note(f"{output.safe(one)} waits for a worker that can reach its folder")
         for failure in report.errors:
             output.warning(f"{failure.id}: {failure.reason}")
     return 1 if report.errors else 0

@@ -126,6 +126,10 @@ class Folder:
         """List what is inside."""
         return sorted(os.listdir(self._fd))
 
+    def name_set(self) -> set[str]:
+        """List what is inside, in no order."""
+        return set(os.listdir(self._fd))
+
     def kinds(self) -> dict[str, str]:
         """Say of everything inside whether it is a file, a folder or something else; links are something else."""
         with os.scandir(self._fd) as entries:

@@ -55,9 +55,9 @@ SCHEDULE_KEYS = (
 
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
-    Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
-    Key("queue", "rq:queue:<namespace>", "list", "ids of jobs that wait for a worker", "enqueue_run"),
-    Key("queues", "rq:queues", "set", "the queues there are", "enqueue_run"),
+    Key("job", "rq:job:<id>", "hash", "a job: what is to be done, and names, nothing else", "enqueue_job"),
+    Key("queue", "rq:queue:<namespace>", "list", "ids of jobs that wait for a worker", "enqueue_job"),
+    Key("queues", "rq:queues", "set", "the queues there are", "enqueue_job"),
 )
 
 #: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.

@@ -4,6 +4,7 @@ while old jobs may wait.
 
 from __future__ import annotations
 
+from workers.finalize import finalize
 from workers.run import Workshop
 
 #: How this process carries runs out; a worker sets it, else it is made from the folder and environment it is in.
@@ -14,6 +15,12 @@ def equip(workshop: Workshop) -> None:
     """Say how runs are carried out in this process."""
     global _workshop  # RQ calls functions by name: what they need has to be found by name too
     _workshop = workshop
+
+
+def finalize_session(session_id: str, attempt: str) -> None:
+    """Archive a session that has ended, unless somebody else did."""
+    workshop = _workshop or Workshop(".")
+    finalize(workshop.maestro, workshop.put_back, session_id, int(attempt))
 
 
 def execute_run(session_id: str, run_id: str) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from maestro_state._async.export import write_export
 from maestro_state._async.flush import AsyncFlush, Flushed, patiently
+from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state._async.sweep import AsyncRecoverer, AsyncSweep, SweepReport
@@ -44,12 +45,14 @@ class AsyncArchives:
         server: AsyncServer,
         sessions: AsyncSessions,
         places: Places,
+        queue: AsyncQueue,
         *,
         retention_days: int,
         checkpoint_seconds: int,
         can_scan: bool,
     ) -> None:
-        """Take the sessions for their references, the places archives are in, and what is due when."""
+        """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
+        self._queue = queue
         self._server = server
         self._sessions = sessions
         self._places = places
@@ -66,6 +69,10 @@ class AsyncArchives:
             path = f"{self._places.own.path}/sessions/{source.id}"
             return Flushed(source.id, path, record.state, written=False, current=True)
         return await self._flush.flush(source.id)
+
+    async def defer(self, session_id: str, reason: str) -> None:
+        """Note on a session why its archive waits, for doctor and whoever looks at it."""
+        await self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
 
     async def verify(self, ref: str | None = None) -> Report:
         """Check every digest of a session's archive; without a reference, of this checkout's active session.
@@ -88,7 +95,9 @@ class AsyncArchives:
 
     async def sweep(self, recoverers: Sequence[AsyncRecoverer] = ()) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
-        sweep = AsyncSweep(self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan)
+        sweep = AsyncSweep(
+            self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
+        )
         return await sweep.sweep(recoverers)
 
     async def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:

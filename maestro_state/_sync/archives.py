@@ -13,6 +13,7 @@ import msgspec
 
 from maestro_state._sync.export import write_export
 from maestro_state._sync.flush import Flush, Flushed, patiently
+from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.sweep import Recoverer, Sweep, SweepReport
@@ -45,12 +46,14 @@ class Archives:
         server: Server,
         sessions: Sessions,
         places: Places,
+        queue: Queue,
         *,
         retention_days: int,
         checkpoint_seconds: int,
         can_scan: bool,
     ) -> None:
-        """Take the sessions for their references, the places archives are in, and what is due when."""
+        """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
+        self._queue = queue
         self._server = server
         self._sessions = sessions
         self._places = places
@@ -67,6 +70,10 @@ class Archives:
             path = f"{self._places.own.path}/sessions/{source.id}"
             return Flushed(source.id, path, record.state, written=False, current=True)
         return self._flush.flush(source.id)
+
+    def defer(self, session_id: str, reason: str) -> None:
+        """Note on a session why its archive waits, for doctor and whoever looks at it."""
+        self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
 
     def verify(self, ref: str | None = None) -> Report:
         """Check every digest of a session's archive; without a reference, of this checkout's active session.
@@ -89,7 +96,9 @@ class Archives:
 
     def sweep(self, recoverers: Sequence[Recoverer] = ()) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
-        sweep = Sweep(self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan)
+        sweep = Sweep(
+            self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
+        )
         return sweep.sweep(recoverers)
 
     def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:

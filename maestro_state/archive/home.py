@@ -70,6 +70,14 @@ class Home:
         except FileNotFoundError:
             return set()
 
+    def names(self) -> set[str]:
+        """Return every name in the folder of sessions, whatever it is: for whoever asks about many at once."""
+        try:
+            with self.sessions() as folder:
+                return folder.name_set()
+        except FileNotFoundError:
+            return set()
+
     def open_session(self, session_id: str) -> Folder | None:
         """Open an archived session, also one whose swap was interrupted halfway; None when there is none."""
         _check_id(session_id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from maestro_state.archive.home import Home
-from maestro_state.errors import ArchiveFailed
+from maestro_state.errors import ArchiveElsewhere, ArchiveFailed
 from maestro_state.project import Project
 
 
@@ -31,9 +33,11 @@ class Places:
         What a server says about paths is not obeyed: without a team's root only this checkout is written to.
         """
         if self._root:
+            if not os.access(self._root, os.W_OK | os.X_OK):
+                raise ArchiveElsewhere(f"{self._root} cannot be written here", hint="is MAESTRO_ARCHIVE_ROOT mounted?")
             return self._team(project or self.project.path)
         if not self.is_own(project):
-            raise ArchiveFailed(
+            raise ArchiveElsewhere(
                 f"session {session_id} belongs to another checkout ({str(project)[:200]})",
                 hint="run maestro sweep there, or set MAESTRO_ARCHIVE_ROOT",
             )

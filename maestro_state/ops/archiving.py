@@ -132,6 +132,41 @@ def mark_archived(terms: Terms, session_id: str, archived_id: str, server_ms: in
     return Call(load("mark_archived"), terms.keys.session(session_id), args, read)
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far the archive of a session is."""
+
+    project: str | None
+    last_id: str | None  #: None when the server has let go of the session
+    archived_id: str | None
+    waits: str | None  #: why nobody has written it yet, as the last one who tried said
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether everything the server has is on a disk."""
+        return self.last_id == self.archived_id
+
+
+def read_progress(terms: Terms, session_id: str) -> Query:
+    """Ask how far the archive of a session is."""
+    names = ("project", "last_id", "archived_id", "archive_waits")
+
+    def read(reply: list[Any]) -> Progress:
+        return Progress(*(None if value is None else text(value) for value in reply))
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "session"), *names), read)
+
+
+def defer_archive(terms: Terms, session_id: str, reason: str) -> Call:
+    """Note on a session why its archive waits; the next one who writes it takes the note away."""
+    return Call(load("defer_archive"), terms.keys.session(session_id), (reason[:500],), lambda reply: text(reply[0]))
+
+
+def overdue_sessions(terms: Terms, before_ms: int, count: int) -> Query:
+    """Find sessions whose changes have been waiting for a disk since before a time; costs what it finds."""
+    command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", before_ms, "LIMIT", 0, count)
+    return Query(command, lambda reply: [text(one) for one in reply])
+
+
 def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int) -> Call:
     """Freeze a session whose time is over; words: OK, ALIVE, BAD_STATE, NOT_FOUND."""
 
