@@ -120,6 +120,38 @@ def sweep(app: App, as_json: bool) -> int:
 
 
 @click.command()
+@click.argument("ref")
+@json_option
+@pass_app
+def pull(app: App, ref: str, as_json: bool) -> None:
+    """Bring an archived session from the team's server into this checkout.
+
+    REF is a full id, a slug, or the six characters at the end of an id. A worker that has the archive sends it; every
+    file is checked on arrival, and nothing is kept of one that does not arrive whole.
+
+    \b
+    Example:
+      maestro pull fix-login
+    """
+    from cli import output
+
+    with output.status_line() as told:
+        if told:
+            told("waiting for a worker")
+
+        def show(done: int, total: int) -> None:
+            if told:
+                told(f"{done // 1024} of {total // 1024} KiB")
+
+        done = app.maestro.archive.pull(ref, show)
+    if as_json:
+        output.document(done)
+    else:
+        output.line(output.safe(done.path))
+        output.note(f"{done.files} files, checked" if done.written else "it was here already")
+
+
+@click.command()
 @click.argument("ref", required=False)
 @json_option
 @pass_app

@@ -91,6 +91,12 @@ WORK_INDEX_KEYS = tuple(
 #: What keeps the sweepers of a team from doing the same work twice.
 SWEEP_KEYS = (Key("lease", ":lease", "hash", "who sweeps, until when, under which number", "take_lease, leave_lease"),)
 
+#: What is on its way from one machine to another. The tag is the parcel's own: who asks for a session by its slug does
+#: not know the id yet, and two who ask for the same one must not get each other's pieces.
+PARCEL_KEYS = (
+    Key("parcel", ":parcel", "list", "pieces of an archived session, few at a time; gone after a minute", "add_piece"),
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {
     "session": SESSION_KEYS,
@@ -103,6 +109,7 @@ FAMILIES = {
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
     "sweep": SWEEP_KEYS,
+    "parcel": PARCEL_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -174,6 +181,10 @@ class Keyspace:
     def queue_workers(self) -> str:
         """Return the key of RQ's that names the workers of this namespace."""
         return f"rq:workers:{self.namespace}"
+
+    def parcel(self, token: str) -> tuple[str, ...]:
+        """Return the keys of a parcel."""
+        return tuple(f"{self.namespace}:{{{token}}}{key.suffix}" for key in PARCEL_KEYS)
 
     def _work(self, work_id: str) -> tuple[str, ...]:
         """Return all keys of a work session, in table order."""

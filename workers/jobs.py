@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from workers.finalize import finalize
 from workers.run import Workshop
+from workers.sending import send
 
 #: How this process carries runs out; a worker sets it, else it is made from the folder and environment it is in.
 _workshop: Workshop | None = None
@@ -21,6 +22,11 @@ def finalize_session(session_id: str, attempt: str) -> None:
     """Archive a session that has ended, unless somebody else did."""
     workshop = _workshop or Workshop(".")
     finalize(workshop.maestro, workshop.put_back, session_id, int(attempt))
+
+
+def send_archive(ref: str, token: str) -> None:
+    """Send what is archived here under a reference to whoever asked for it, unless this worker has no such session."""
+    send(_workshop or Workshop("."), ref, token)
 
 
 def execute_run(session_id: str, run_id: str) -> None:

@@ -21,11 +21,16 @@ from rq.queue import Queue
 
 from maestro_state.logs import get_logger
 from maestro_state.names import is_session_id
-from maestro_state.queueing import EXECUTE_RUN, FINALIZE_SESSION
-from workers.jobs import execute_run, finalize_session
+from maestro_state.ops.parcels import REF, TOKEN
+from maestro_state.queueing import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
+from workers.jobs import execute_run, finalize_session, send_archive
 
 #: Function names that jobs may carry, and what they mean. Nothing is ever imported by name.
-ALLOWED: dict[str, Callable[..., Any]] = {EXECUTE_RUN: execute_run, FINALIZE_SESSION: finalize_session}
+ALLOWED: dict[str, Callable[..., Any]] = {
+    EXECUTE_RUN: execute_run,
+    FINALIZE_SESSION: finalize_session,
+    SEND_ARCHIVE: send_archive,
+}
 
 #: Largest payload, packed and unpacked, in bytes: the names of a run are a tenth of it.
 PAYLOAD_BYTES = 2048
@@ -40,10 +45,14 @@ _FORBIDDEN = (
 
 _JOB_ID = re.compile(rb"[A-Za-z0-9_-]{1,256}")
 
-#: What the names a job carries must look like: of a session, and of what the second one is.
-_SECOND = {
-    EXECUTE_RUN: ("run", re.compile(r"[0-9]{4,9}", re.ASCII)),
-    FINALIZE_SESSION: ("attempt", re.compile(r"[0-9]{1,3}", re.ASCII)),
+
+_RUN = re.compile(r"[0-9]{4,9}", re.ASCII)
+_ATTEMPT = re.compile(r"[0-9]{1,3}", re.ASCII)
+#: What each of the two names a function is given is, and what it must look like.
+_NAMES: dict[str, tuple[tuple[str, Callable[[str], object]], tuple[str, Callable[[str], object]]]] = {
+    EXECUTE_RUN: (("session", is_session_id), ("run", _RUN.fullmatch)),
+    FINALIZE_SESSION: (("session", is_session_id), ("attempt", _ATTEMPT.fullmatch)),
+    SEND_ARCHIVE: (("reference", REF.fullmatch), ("token", TOKEN.fullmatch)),
 }
 _log = get_logger("maestro.security")
 
@@ -96,14 +105,12 @@ class SafeJob(Job):
             name, instance, arguments, options = json.loads(payload)
             if name not in ALLOWED or instance is not None or options:
                 self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
-            session_id, second = arguments
+            first, second = arguments
         except (zlib.error, ValueError, TypeError, RecursionError):
             self._refuse("its payload is not a function and two names")
-        if not isinstance(session_id, str) or not is_session_id(session_id):
-            self._refuse("its session is not one")
-        word, form = _SECOND[name]
-        if not isinstance(second, str) or not form.fullmatch(second):
-            self._refuse(f"its {word} is not one")
+        for (word, is_one), given in zip(_NAMES[name], (first, second), strict=True):
+            if not isinstance(given, str) or not is_one(given):
+                self._refuse(f"its {word} is not one")
         return payload
 
     def _refuse(self, reason: str) -> NoReturn:

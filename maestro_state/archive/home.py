@@ -22,6 +22,8 @@ TRASH = "trash"
 
 _STAGED = re.compile(r"(?P<id>[a-z0-9-]+--[a-z0-9]{6})\.(?P<token>[0-9a-f]{12})(?P<old>\.old)?", re.ASCII)
 
+_TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
+
 
 def _check_id(session_id: str) -> None:
     if not is_session_id(session_id):
@@ -44,7 +46,11 @@ class Home:
     @classmethod
     def of_team(cls, root: str, project: str) -> Home:
         """Archives of many projects below one root, each in a folder of its own that no name can escape."""
-        name = team_folder(project)
+        return cls.below(root, team_folder(project))
+
+    @classmethod
+    def below(cls, root: str, name: str) -> Home:
+        """Archives in a project's folder below a team's root."""
 
         def opener(create: bool) -> Folder:
             with Folder.open(root) as folder:
@@ -233,3 +239,8 @@ def team_folder(project: str) -> str:
     last = project.rstrip("/").rsplit("/", 1)[-1][:40]
     readable = slugify(last) if re.search(r"[A-Za-z0-9]", last) and last.isprintable() else "project"
     return f"{readable[:40]}-{digest}"
+
+
+def is_team_folder(name: str) -> bool:
+    """Tell whether a folder below a team's root is a project's."""
+    return _TEAM_FOLDER.fullmatch(name) is not None

@@ -161,6 +161,16 @@ class Generation:
         if self.old and (entry := self.old.files.get(path)):
             self._removed[path] = layout.Removal(entry.sha256, entry.size, removed_at)
 
+    def note_removed(self, path: str, removal: layout.Removal) -> None:
+        """Keep on record that a file was removed on purpose somewhere else."""
+        self._removed[path] = removal
+
+    def settle(self, wanted: dict[str, layout.FileEntry]) -> None:
+        """Raise FileCorrupt unless every file that grew here is what it should be."""
+        for path, growing in self._growing.items():
+            if growing.entry() != wanted.get(path):
+                raise FileCorrupt(f"{path} of {self.session_id} is not what was announced: its digest does not fit")
+
     def is_written(self, path: str) -> bool:
         """Tell whether this generation has the file already."""
         return path in self._files or path in self._growing
@@ -238,7 +248,7 @@ def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool =
             base = Tree(place) if place else None
             manifest = None if base is None or fresh else read_manifest(base, session_id)
             if manifest is None and base is not None and adopt:
-                manifest = _adopted(base, session_id)
+                manifest = described(base, session_id)
             try:
                 generation = Generation(home, folder, session_id, base, manifest)
                 try:
@@ -255,7 +265,7 @@ def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool =
         ) from error
 
 
-def _adopted(tree: Tree, session_id: str) -> layout.Manifest:
+def described(tree: Tree, session_id: str) -> layout.Manifest:
     """Describe the archive of another program; what is exported is not part of it."""
     files = {}
     for path in tree.walk():
