@@ -109,6 +109,10 @@ class Folder:
         except FileNotFoundError:
             return None
 
+    def own_status(self) -> os.stat_result:
+        """Look at this folder itself."""
+        return os.fstat(self._fd)
+
     def sync(self) -> None:
         """Make the names in this folder last."""
         os.fsync(self._fd)

@@ -22,7 +22,6 @@ from maestro_state.project import IndexRow, Project
 
 _T = TypeVar("_T")
 
-_record = msgspec.json.Decoder(layout.Record).decode
 _message = msgspec.json.Decoder(Message).decode
 _event = msgspec.json.Decoder(Event).decode
 
@@ -84,7 +83,7 @@ class ArchivedSession:
         content = tree.read(layout.RECORD, limit=layout.JSON_LIMIT)
         if content is None or layout.sha256(content) != manifest.files[layout.RECORD].sha256:
             return None
-        return _record(content)
+        return layout.decode_record(content)
 
     def fields(self) -> dict[str, Any]:
         """Return what the record has beyond session.json."""

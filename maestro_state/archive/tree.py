@@ -106,6 +106,11 @@ class Tree:
         source_folder, source_name = source._place(source_path, create=False)
         folder.link(name, source_folder, source_name)
 
+    def remove(self, path: str) -> bool:
+        """Remove one file; tell whether there was one."""
+        folder, name = self._place(path, create=False)
+        return folder.remove(name)
+
     def names(self, path: str) -> list[str]:
         """List a folder; empty when it is not there."""
         try:
@@ -124,8 +129,10 @@ class Tree:
             else:
                 yield inner
 
-    def sync(self, written: list[str]) -> None:
-        """Make what was written durable: the whole file system at once, else file by file and folder by folder."""
+    def sync(self, written: list[str], linked: list[str]) -> None:
+        """Make what was written durable, and the names of what was linked: the whole file system at once, else file
+        by file and folder by folder.
+        """
         if self.root.sync_everything():
             return
         folders = {""}
@@ -136,6 +143,7 @@ class Tree:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
+        for path in (*written, *linked):
             while path:
                 path = path.rpartition("/")[0]
                 folders.add(path)
