@@ -18,9 +18,12 @@ from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState
 
-#: Entries read from a stream at a time; of outputs fewer, since each may be large.
+#: Entries read from a stream at a time. Of outputs few at first, since each may be large; as many then as make up about
+#: so many bytes.
 PAGE = 1000
 OUTPUT_PAGE = 8
+OUTPUT_PAGE_MAX = 512
+OUTPUT_PAGE_BYTES = 1 << 20
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -91,7 +94,14 @@ def read_events(terms: Terms, session_id: str, start: str, end: str) -> Query:
                   lambda reply: [event_of("events", entry) for entry in reply])  # fmt: skip
 
 
-def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
+def next_output_page(count: int, size: int) -> int:
+    """Return how many pieces to read after a page of so many, which had so many bytes."""
+    if size * 2 <= OUTPUT_PAGE_BYTES:
+        return min(count * 2, OUTPUT_PAGE_MAX)
+    return max(count // 2, OUTPUT_PAGE) if size > OUTPUT_PAGE_BYTES * 2 else count
+
+
+def read_outputs(terms: Terms, session_id: str, start: str, end: str, count: int = OUTPUT_PAGE) -> Query:
     """Read one page of what runs printed: id, run, bytes."""
 
     def read(reply: list[Any]) -> list[tuple[str, str, bytes]]:
@@ -101,7 +111,7 @@ def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
             rows.append((entry_id.decode(), found[b"run"].decode(), found[b"data"]))
         return rows
 
-    return _pages(terms, session_id, "outputs", (start, end), OUTPUT_PAGE, read)
+    return _pages(terms, session_id, "outputs", (start, end), count, read)
 
 
 def server_time(reply: list[bytes]) -> int:
