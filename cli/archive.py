@@ -84,6 +84,8 @@ def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
         return
     for path in report.removed:
         output.line(output.safe(path))
+    for path in report.repaired:
+        output.line(f"{output.safe(path)} {'would be put right' if dry_run else 'put right'}")
     word = "would go" if dry_run else "removed"
     output.note(f"{len(report.removed)} {word}, {report.kept} kept")
 
@@ -190,6 +192,8 @@ def fork(app: App, ref: str, new: str, as_json: bool) -> None:
     from cli import output
 
     started = app.maestro.sessions.fork(ref, new)
+    if started.tool_active is None and app.maestro.sessions.read(started.forked_from).tool_active:
+        output.warning("its tool, a command line from an archive, was not taken over: maestro use TOOL chooses one")
     if as_json:
         output.document(started)
     else:

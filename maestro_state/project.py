@@ -26,6 +26,10 @@ _GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
 _INDEX_LIMIT = 64 * 1024 * 1024
 
 
+#: Rows up to which an index is rewritten in a millisecond or two.
+_SHORT_INDEX = 1000
+
+
 class IndexRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session in `sessions/index.json`."""
 
@@ -141,14 +145,16 @@ class Project:
     def index_refresh(self, row: IndexRow) -> None:
         """Bring a session's row up to date, its `active` mark kept.
 
-        While only its time of activity moves, and within the hour, nothing is written: that costs more than it tells.
+        While only its time of activity moves, it is written once a minute; in a long index, where that costs more than
+        it tells, once an hour.
         """
 
         def fresh(rows: list[IndexRow]) -> list[IndexRow]:
             known = next((one for one in rows if one.id == row.id), None)
             wanted = msgspec.structs.replace(row, active=known.active if known else None)
             same = known and msgspec.structs.replace(known, updated_at=row.updated_at) == wanted
-            if same and known and known.updated_at[:13] == row.updated_at[:13]:
+            grain = len("2026-11-16T04:05") if len(rows) <= _SHORT_INDEX else len("2026-11-16T04")
+            if same and known and known.updated_at[:grain] == row.updated_at[:grain]:
                 return rows
             return [*(one for one in rows if one.id != row.id), wanted]
 

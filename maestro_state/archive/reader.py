@@ -197,6 +197,17 @@ class ArchivedSession:
             found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
             return {one for one in found if tree.status(layout.run_path(one, "output.txt")) is not None}
 
+    def is_as_written(self, path: str) -> bool:
+        """Tell whether a file is what the manifest says; one of another program's, without a manifest, always is."""
+        with self._tree() as tree:
+            manifest = read_manifest(tree, self.id)
+            if manifest is None or path not in manifest.files:
+                return True
+            try:
+                return tree.entry(path) == manifest.files[path]
+            except MaestroError:
+                return False
+
     def files(self, path: str) -> list[str]:
         """Return the paths of all files in a folder of the archive."""
         with self._tree() as tree:
