@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import statistics
@@ -29,14 +30,16 @@ def timed(action: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def median(action: Callable[[], object], rounds: int = ROUNDS, before: Callable[[], object] | None = None) -> float:
-    """Return the median time of several rounds."""
-    times = []
+def in_turns(*actions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
+    """Return the median time of each of several actions, done in turns: what else the machine does hits all alike."""
+    gc.collect()
+    gc.freeze()
+    times: list[list[float]] = [[] for _ in actions]
     for _ in range(rounds):
-        if before:
-            before()
-        times.append(timed(action))
-    return statistics.median(times)
+        for action, taken in zip(actions, times, strict=True):
+            taken.append(timed(action))
+    gc.unfreeze()
+    return [statistics.median(taken) for taken in times]
 
 
 def fill(maestro: Maestro, raw: redis.Redis, runs: int = RUNS, items: int = ITEMS) -> str:
@@ -84,23 +87,42 @@ def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> Iterator[Row]:
         cp.append(timed(copy_tree))
     flush_ms, copy_ms = statistics.median(full), statistics.median(cp)
     yield Row("full flush, 20 MB", "cp -r + syncfs", flush_ms, copy_ms, "ms", 1.3)
-    filler = Filler(raw, maestro.server.terms.keys, session_id)
-
-    def one_more() -> None:
-        filler.run(os.urandom(60_000), chunks=8)
-        sync_all(project)
-
-    checkpoint_ms = median(lambda: maestro.archive.sync(session_id), before=one_more)
-    yield Row("checkpoint after one run", "full flush", checkpoint_ms, flush_ms, "ms", 0.1)
     files = [str(path) for path in archive.rglob("*") if path.is_file()]
-    verify_ms = median(lambda: maestro.archive.verify(session_id))
-    hash_ms = median(lambda: subprocess.run(["sha256sum", *files], check=True, capture_output=True))
+    verify_ms, hash_ms = in_turns(
+        lambda: maestro.archive.verify(session_id),
+        lambda: subprocess.run(["sha256sum", *files], check=True, capture_output=True),
+    )
     yield Row(f"verify {len(files)} files", "sha256sum", verify_ms, hash_ms, "ms", 1.3)
-    live_ms = median(lambda: maestro.sessions.status(session_id), 30)
+    live = fill(maestro, raw)
     maestro.sessions.end(session_id)
     raw.delete(*maestro.server.terms.keys.session(session_id))
-    archived_ms = median(lambda: maestro.sessions.status(session_id), 30)
+    archived_ms, live_ms = in_turns(
+        lambda: maestro.sessions.status(session_id), lambda: maestro.sessions.status(live), rounds=30
+    )
     yield Row("status, archived", "status, live", archived_ms, live_ms, "ms", 1.5)
+
+
+def checkpoints(maestro: Maestro, raw: redis.Redis, project: Path) -> Iterator[Row]:
+    """Compare a checkpoint after one more run with a full flush, and a long session's with a short one's."""
+    sessions = {runs: fill(maestro, raw, runs) for runs in (RUNS, RUNS // 4)}
+    taken: dict[int, list[float]] = {runs: [] for runs in sessions}
+    full = []
+    for session_id in sessions.values():
+        maestro.archive.sync(session_id)
+    for turn in range(ROUNDS + 2):
+        for runs, session_id in sessions.items():
+            Filler(raw, maestro.server.terms.keys, session_id).run(os.urandom(60_000), chunks=8)
+            sync_all(project)
+            taken[runs].append(timed(lambda session_id=session_id: maestro.archive.sync(session_id)))
+        if turn % 2:
+            other = fill(maestro, raw)
+            sync_all(project)
+            full.append(timed(lambda other=other: maestro.archive.sync(other)))
+            maestro.sessions.delete(other)
+    # The first two make the two trees that take turns from then on.
+    long_ms, short_ms = (statistics.median(taken[runs][2:]) for runs in sessions)
+    yield Row("checkpoint after one run", "full flush", long_ms, statistics.median(full), "ms", 0.1)
+    yield Row(f"… after {RUNS} runs", f"… after {RUNS // 4} runs", long_ms, short_ms, "ms")
 
 
 def fill_index(maestro: Maestro, raw: redis.Redis, count: int) -> None:
@@ -152,8 +174,9 @@ def listing(maestro: Maestro, project: Path) -> Iterator[Row]:
     for row in rows:
         (project / ".maestro/sessions" / row.id).mkdir()
     index = project / ".maestro/sessions/index.json"
-    list_ms = median(lambda: maestro.sessions.list(everything=True))
-    read_ms = median(lambda: json.loads(index.read_bytes()))
+    list_ms, read_ms = in_turns(
+        lambda: maestro.sessions.list(everything=True), lambda: json.loads(index.read_bytes()), rounds=4 * ROUNDS
+    )
     yield Row("list 10 000 archived", "json.loads of the index", list_ms, read_ms, "ms", 1.5)
 
 
@@ -161,6 +184,7 @@ def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig(pinned=False) as bench:
         yield from flushes(bench.maestro, bench.tcp, bench.folder)
+        yield from checkpoints(bench.maestro, bench.tcp, bench.folder)
         yield from sweeps(bench.maestro, bench.tcp)
     with rig(pinned=False) as bench:
         yield from listing(bench.maestro, bench.folder)

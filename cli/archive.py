@@ -84,6 +84,8 @@ def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
         return
     for path in report.removed:
         output.line(output.safe(path))
+    for path in report.repaired:
+        output.line(f"{output.safe(path)} {'would be put right' if dry_run else 'put right'}")
     word = "would go" if dry_run else "removed"
     output.note(f"{len(report.removed)} {word}, {report.kept} kept")
 
@@ -112,9 +114,43 @@ def sweep(app: App, as_json: bool) -> int:
         for word in ("checkpointed", "finalized", "archived", "recovered_runs"):
             for one in getattr(report, word):
                 output.line(f"{word.replace('_', ' ')}  {output.safe(one)}")
+        for one in report.waiting:
+            output.note(f"{output.safe(one)} waits for a worker that can reach its folder")
         for failure in report.errors:
             output.warning(f"{failure.id}: {failure.reason}")
     return 1 if report.errors else 0
+
+
+@click.command()
+@click.argument("ref")
+@json_option
+@pass_app
+def pull(app: App, ref: str, as_json: bool) -> None:
+    """Bring an archived session from the team's server into this checkout.
+
+    REF is a full id, a slug, or the six characters at the end of an id. A worker that has the archive sends it; every
+    file is checked on arrival, and nothing is kept of one that does not arrive whole.
+
+    \b
+    Example:
+      maestro pull fix-login
+    """
+    from cli import output
+
+    with output.status_line() as told:
+        if told:
+            told("waiting for a worker")
+
+        def show(done: int, total: int) -> None:
+            if told:
+                told(f"{done // 1024} of {total // 1024} KiB")
+
+        done = app.maestro.archive.pull(ref, show)
+    if as_json:
+        output.document(done)
+    else:
+        output.line(output.safe(done.path))
+        output.note(f"{done.files} files, checked" if done.written else "it was here already")
 
 
 @click.command()
@@ -156,6 +192,8 @@ def fork(app: App, ref: str, new: str, as_json: bool) -> None:
     from cli import output
 
     started = app.maestro.sessions.fork(ref, new)
+    if started.tool_active is None and app.maestro.sessions.read(started.forked_from).tool_active:
+        output.warning("its tool, a command line from an archive, was not taken over: maestro use TOOL chooses one")
     if as_json:
         output.document(started)
     else:

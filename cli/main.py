@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "wsession": ("cli.wsession", "wsession", "Start, end and look at work sessions and their breadcrumbs."),
     "work": ("cli.work", "work", "Apply the breadcrumbs of a work session, each exactly once."),
     "export": ("cli.archive", "export", "Write a session's whole history to one file."),
+    "pull": ("cli.archive", "pull", "Bring an archived session from the team's server into this checkout."),
     "verify": ("cli.archive", "verify", "Check that an archive is what was written: every digest, file by file."),
     "cleanup": ("cli.archive", "cleanup", "Remove old outputs, dry runs and logs from the archives; made for cron."),
     "sweep": ("cli.archive", "sweep", "Look after all sessions once."),

@@ -8,7 +8,8 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -133,6 +134,28 @@ def warning(text: str) -> None:
     """Tell on stderr about something that must not go unseen, also in a pipe."""
     sys.stderr.write(f"maestro: {safe(text).replace(chr(10), ' ')}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None] | None]:
+    """Show on a terminal's last line what is being done, and take it away afterwards; nothing for a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    shown = ""
+
+    def tell(text: str) -> None:
+        nonlocal shown
+        sys.stderr.write("\r" + f"{text} …".ljust(len(shown)))
+        sys.stderr.flush()
+        shown = f"{text} …"
+
+    try:
+        yield tell
+    finally:
+        if shown:
+            sys.stderr.write("\r" + " " * len(shown) + "\r")
+            sys.stderr.flush()
 
 
 def content_fields(content: bytes) -> dict[str, str]:

@@ -92,7 +92,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
                 "*" if row.active else " ",
                 output.safe(row.id),
                 output.state_word(output.safe(row.state)),
-                "orphan" if row.orphan else "archived" if row.archived else output.state_word(row.status),
+                "orphan" if row.orphan else "archived" if row.archived else _liveness(row.state, row.status),
                 _when(row.updated_at, now),
                 *([output.safe(row.user_id)] if is_shared else []),
             )
@@ -121,6 +121,13 @@ def status(app: App, ref: str | None, as_json: bool) -> None:
     _show_status(found)
 
 
+def _liveness(state: str, status: str) -> str:
+    """Say how alive a session is; one that was ended on purpose has not run out of anything."""
+    from cli import output
+
+    return "ended" if status == "expired" and state in ("finalizada", "abortada") else output.state_word(status)
+
+
 def _runs_gist(found: SessionStatus) -> str:
     from collections import Counter
 
@@ -146,7 +153,7 @@ def _show_status(found: SessionStatus) -> None:
 
     record = found.session
     rows = [
-        ("state", f"{output.state_word(record.state)} · {output.state_word(record.status)}"),
+        ("state", f"{output.state_word(record.state)} · {_liveness(record.state, record.status)}"),
         ("started", f"{output.ago(from_iso(record.created_at), now_ms())} by {output.safe(record.user_id)}"),
         ("activity", output.ago(from_iso(record.last_activity), now_ms())),
         ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
@@ -158,6 +165,8 @@ def _show_status(found: SessionStatus) -> None:
         rows.append(("note", output.safe(record.notes)))
     if record.abort_reason:
         rows.append(("reason", output.safe(record.abort_reason)))
+    if found.archive_waits:
+        rows.append(("archive", f"waits: {output.safe(found.archive_waits)}"))
     output.line(output.colour(record.id, bold=True))
     for name, value in rows:
         output.line(f"  {name:<10}{value}")
@@ -191,7 +200,7 @@ def switch(app: App, ref: str, as_json: bool) -> None:
 @click.argument("ref", required=False)
 @click.option("--wait", is_flag=True, help="Wait for open runs to end first.")
 @click.option("--cancel", is_flag=True, help="Cancel open runs first.")
-@click.option("--no-wait", is_flag=True, help="Leave the archive to the sweeper.")
+@click.option("--no-wait", is_flag=True, help="Leave the archive to a worker, or the sweeper.")
 @json_option
 @pass_app
 def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_json: bool) -> None:
@@ -201,6 +210,7 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
     Example:
       maestro session end --wait
     """
+    from cli import output
     from maestro_state.errors import RunsOpen
 
     session_id = app.maestro.sessions.resolve(ref)
@@ -208,7 +218,8 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
         if wait or cancel:
             app.maestro.runs.settle(session_id, cancel=cancel)
         try:
-            ended = app.maestro.sessions.end(session_id, archive=not no_wait)
+            with output.status_line() as told:
+                ended = app.maestro.sessions.end(session_id, archive=not no_wait, told=told)
         except RunsOpen:
             if not (wait or cancel):
                 raise
@@ -220,7 +231,7 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
 @session.command()
 @click.argument("ref", required=False)
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is given up.")
-@click.option("--no-wait", is_flag=True, help="Leave the archive to the sweeper.")
+@click.option("--no-wait", is_flag=True, help="Leave the archive to a worker, or the sweeper.")
 @json_option
 @pass_app
 def abort(app: App, ref: str | None, reason: str, no_wait: bool, as_json: bool) -> None:
@@ -230,7 +241,11 @@ def abort(app: App, ref: str | None, reason: str, no_wait: bool, as_json: bool) 
     Example:
       maestro session abort --reason "wrong branch"
     """
-    _show(app.maestro.sessions.abort(ref, reason=reason, archive=not no_wait), "aborted", as_json=as_json)
+    from cli import output
+
+    with output.status_line() as told:
+        aborted = app.maestro.sessions.abort(ref, reason=reason, archive=not no_wait, told=told)
+    _show(aborted, "aborted", as_json=as_json)
 
 
 def _show(record: Session, word: str, *, as_json: bool) -> None:
@@ -245,7 +260,7 @@ def _show(record: Session, word: str, *, as_json: bool) -> None:
 @session.command()
 @click.argument("ref")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--trash", is_flag=True, help="Keep its archive in .maestro/trash/.")
+@click.option("--trash", is_flag=True, help="Keep its archive, in .maestro/trash/.")
 @json_option
 @pass_app
 def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> None:
@@ -259,10 +274,12 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> None:
     from maestro_state.errors import UsageError
 
     session_id = app.maestro.sessions.resolve(ref)
-    if not yes and not trash:
+    if not yes:
         if as_json or not sys.stdin.isatty():
-            raise UsageError(f"{session_id} would be removed for good", hint="add --yes to do it without asking")
-        click.confirm(f"Remove {session_id} and everything in it for good?", abort=True)
+            what = "moved to the trash" if trash else "removed for good"
+            raise UsageError(f"{session_id} would be {what}", hint="add --yes to do it without asking")
+        question = f"Move {session_id} to the trash" if trash else f"Remove {session_id} and everything in it for good"
+        click.confirm(f"{question}?", abort=True)
     deleted = app.maestro.sessions.delete(session_id, trash=trash)
     if as_json:
         output.document({"deleted": deleted})

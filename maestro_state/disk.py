@@ -109,6 +109,10 @@ class Folder:
         except FileNotFoundError:
             return None
 
+    def own_status(self) -> os.stat_result:
+        """Look at this folder itself."""
+        return os.fstat(self._fd)
+
     def sync(self) -> None:
         """Make the names in this folder last."""
         os.fsync(self._fd)
@@ -125,6 +129,10 @@ class Folder:
     def names(self) -> list[str]:
         """List what is inside."""
         return sorted(os.listdir(self._fd))
+
+    def name_set(self) -> set[str]:
+        """List what is inside, in no order."""
+        return set(os.listdir(self._fd))
 
     def kinds(self) -> dict[str, str]:
         """Say of everything inside whether it is a file, a folder or something else; links are something else."""

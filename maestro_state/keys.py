@@ -55,9 +55,9 @@ LEASE_KEYS = (
 
 #: Keys of RQ's that a run's job is put into; their names and lifetimes are RQ's, and they are on the queue's server.
 QUEUE_KEYS = (
-    Key("job", "rq:job:<id>", "hash", "a job: the names of one run, nothing else", "enqueue_run"),
-    Key("queue", "rq:queue:<namespace>", "list", "ids of jobs that wait for a worker", "enqueue_run"),
-    Key("queues", "rq:queues", "set", "the queues there are", "enqueue_run"),
+    Key("job", "rq:job:<id>", "hash", "a job: what is to be done, and names, nothing else", "enqueue_job"),
+    Key("queue", "rq:queue:<namespace>", "list", "ids of jobs that wait for a worker", "enqueue_job"),
+    Key("queues", "rq:queues", "set", "the queues there are", "enqueue_job"),
 )
 
 #: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.
@@ -88,6 +88,12 @@ WORK_INDEX_KEYS = tuple(
     Key(key.name, f":work{key.suffix}", key.type, f"of work sessions: {key.holds}", key.writers) for key in INDEX_KEYS
 )
 
+#: What is on its way from one machine to another. The tag is the parcel's own: who asks for a session by its slug does
+#: not know the id yet, and two who ask for the same one must not get each other's pieces.
+PARCEL_KEYS = (
+    Key("parcel", ":parcel", "list", "pieces of an archived session, few at a time; gone after a minute", "add_piece"),
+)
+
 #: Families of keys that one script may touch together, by the word script headers use.
 FAMILIES = {
     "session": SESSION_KEYS,
@@ -99,6 +105,7 @@ FAMILIES = {
     "discussion_index": DISCUSSION_INDEX_KEYS,
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
+    "parcel": PARCEL_KEYS,
 }
 
 #: Family → names of its keys, in the order every script gets them.
@@ -172,6 +179,10 @@ class Keyspace:
     def queue_workers(self) -> str:
         """Return the key of RQ's that names the workers of this namespace."""
         return f"rq:workers:{self.namespace}"
+
+    def parcel(self, token: str) -> tuple[str, ...]:
+        """Return the keys of a parcel."""
+        return tuple(f"{self.namespace}:{{{token}}}{key.suffix}" for key in PARCEL_KEYS)
 
     def _work(self, work_id: str) -> tuple[str, ...]:
         """Return all keys of a work session, in table order."""

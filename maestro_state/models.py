@@ -138,7 +138,7 @@ class Field(msgspec.Struct, frozen=True):
     revision: int
 
 
-class SessionStatus(msgspec.Struct, frozen=True):
+class SessionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything `session status` tells."""
 
     session: Session
@@ -147,6 +147,7 @@ class SessionStatus(msgspec.Struct, frozen=True):
     last_output: dict[str, Any] | None
     attached: list[Terminal]
     ttl_left: int | None
+    archive_waits: str | None = None  #: why a session that has ended is not archived yet
 
 
 def id_time(entry_id: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -17,11 +17,17 @@ from maestro_state.names import is_session_id
 if TYPE_CHECKING:
     from pathlib import Path
 
+T = TypeVar("T")
+
 #: Machine-local things that must not be committed; the rest of `.maestro/` may be.
 _GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
 
 #: Largest index file that is read: far above 100 000 sessions.
 _INDEX_LIMIT = 64 * 1024 * 1024
+
+
+#: Rows up to which an index is rewritten in a millisecond or two.
+_SHORT_INDEX = 1000
 
 
 class IndexRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -120,9 +126,17 @@ class Project:
         """Read `index.json`; an empty list when there is none."""
         try:
             with self.sessions() as folder:
-                return _read_index(folder)
+                return _rows(folder)
         except FileNotFoundError:
             return []
+
+    def read_index(self, decode: Callable[[bytes], T]) -> T | None:
+        """Read `index.json` into the reader's own form; None when there is none, FileCorrupt when it is damaged."""
+        try:
+            with self.sessions() as folder:
+                return _read_index(folder, decode)
+        except FileNotFoundError:
+            return None
 
     def index_put(self, row: IndexRow) -> None:
         """Add or replace a session's row; two terminals doing so at once lose nothing."""
@@ -131,14 +145,16 @@ class Project:
     def index_refresh(self, row: IndexRow) -> None:
         """Bring a session's row up to date, its `active` mark kept.
 
-        While only its time of activity moves, and within the hour, nothing is written: that costs more than it tells.
+        While only its time of activity moves, it is written once a minute; in a long index, where that costs more than
+        it tells, once an hour.
         """
 
         def fresh(rows: list[IndexRow]) -> list[IndexRow]:
             known = next((one for one in rows if one.id == row.id), None)
             wanted = msgspec.structs.replace(row, active=known.active if known else None)
             same = known and msgspec.structs.replace(known, updated_at=row.updated_at) == wanted
-            if same and known and known.updated_at[:13] == row.updated_at[:13]:
+            grain = len("2026-11-16T04:05") if len(rows) <= _SHORT_INDEX else len("2026-11-16T04")
+            if same and known and known.updated_at[:grain] == row.updated_at[:grain]:
                 return rows
             return [*(one for one in rows if one.id != row.id), wanted]
 
@@ -169,18 +185,23 @@ class Project:
 
     def _rewrite(self, change: Callable[[list[IndexRow]], list[IndexRow]]) -> None:
         with self.sessions(create=True) as folder, folder.locked(".index.lock"):
-            rows = _read_index(folder)
+            rows = _rows(folder)
             changed = change(rows)
             if changed != rows:
                 folder.replace("index.json", _encode_index(changed), mode=0o644)
 
 
-def _read_index(folder: Folder) -> list[IndexRow]:
+def _rows(folder: Folder) -> list[IndexRow]:
+    found = _read_index(folder, msgspec.json.Decoder(_IndexFile).decode)
+    return found.sessions if found else []
+
+
+def _read_index(folder: Folder, decode: Callable[[bytes], T]) -> T | None:
     content = folder.read("index.json", limit=_INDEX_LIMIT)
     if content is None:
-        return []
+        return None
     try:
-        return msgspec.json.decode(content, type=_IndexFile).sessions
+        return decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileCorrupt(
             f".maestro/sessions/index.json is damaged ({error})",

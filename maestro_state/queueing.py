@@ -1,8 +1,8 @@
-"""Waking a worker: a run's job in the form in which RQ keeps jobs. The only seam to RQ on the asking side. Pure.
+"""Waking a worker: a job in the form in which RQ keeps jobs. The only seam to RQ on the asking side. Pure.
 
-RQ is the wake-up, not the truth: a job carries nothing but the names of a run, and what may be done with that run is
-decided where its record is. The job is written in one script instead of by RQ itself because importing RQ costs
-three times what a whole command does; a test has RQ's own worker take such a job.
+RQ is the wake-up, not the truth: a job carries nothing but names, and what may be done with what they name is decided
+where its record is. The job is written in one script instead of by RQ itself because importing RQ costs three times
+what a whole command does; a test has RQ's own worker take such a job.
 """
 
 from __future__ import annotations
@@ -19,36 +19,61 @@ from maestro_state.scripts import Call, Query, load
 
 #: Functions a job may name: a wire format, never renamed while old jobs may wait.
 EXECUTE_RUN = "workers.jobs.execute_run"
+FINALIZE_SESSION = "workers.jobs.finalize_session"
+SEND_ARCHIVE = "workers.jobs.send_archive"
 
 #: How long a job that no worker takes is kept, in milliseconds; the sweeper puts it there again.
 JOB_LIFE_MS = 7 * 24 * 3600 * 1000
-#: How long RQ keeps a job that failed, in seconds. One that succeeded is not kept: the run says it all.
+#: How long RQ keeps a job that failed, in seconds. One that succeeded is not kept: the record says it all.
 FAILURE_TTL_S = 3600
 
 
-def job_id_of(terms: Terms, session_id: str, run_id: str, fence: int) -> str:
-    """Return the id of the job of one attempt: letters, digits, `_` and `-` only."""
-    return f"{terms.keys.namespace.replace('.', '-')}_{session_id}_{run_id}_{fence}"
+def job_id_of(terms: Terms, *names: object) -> str:
+    """Return the id of a job: letters, digits, `_` and `-` only. The same names are the same job."""
+    return "_".join((terms.keys.namespace.replace(".", "-"), *map(str, names)))
 
 
 def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: int) -> Call:
-    """Put the job of a run where workers wait for it; answers False when it is there already. Repeatable."""
-    job_id = job_id_of(terms, session_id, run_id, fence)
+    """Put the job of one attempt at a run where workers wait; answers False when it is there already. Repeatable."""
+    return _enqueue(terms, job_id_of(terms, session_id, run_id, fence), EXECUTE_RUN, (session_id, run_id), now_ms)
+
+
+def finalization_id(terms: Terms, session_id: str, attempt: int) -> str:
+    """Return the id of the job of one attempt at archiving a session that has ended."""
+    return job_id_of(terms, session_id, "archive", attempt)
+
+
+def enqueue_finalization(terms: Terms, session_id: str, attempt: int, now_ms: int) -> Call:
+    """Have a worker archive a session that has ended; answers False when that waits already. Repeatable."""
+    job_id = finalization_id(terms, session_id, attempt)
+    return _enqueue(terms, job_id, FINALIZE_SESSION, (session_id, str(attempt)), now_ms)
+
+
+def enqueue_sending(terms: Terms, ref: str, token: str, attempt: int, now_ms: int) -> Call:
+    """Have a worker send what it has archived under a reference, to whoever waits at a token."""
+    return _enqueue(terms, job_id_of(terms, "send", token, attempt), SEND_ARCHIVE, (ref, token), now_ms)
+
+
+def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], now_ms: int) -> Call:
     moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    payload = msgspec.json.encode([EXECUTE_RUN, None, [session_id, run_id], {}])
     fields: dict[str, Any] = {
-        "data": zlib.compress(payload),
+        "data": zlib.compress(msgspec.json.encode([function, None, names, {}])),
         "created_at": moment,
         "enqueued_at": moment,
         "origin": terms.keys.namespace,
         "status": "queued",
-        # -1: the run has its own timeout, which knows how to end a tool.
+        # -1: a run has its own timeout, which knows how to end a tool.
         "timeout": -1,
         "result_ttl": 0,
         "failure_ttl": FAILURE_TTL_S,
     }
     args = (job_id, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
-    return Call(load("enqueue_run"), terms.keys.queue(job_id), args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("enqueue_job"), terms.keys.queue(job_id), args, lambda reply: text(reply[0]) == "OK")
+
+
+def job_status(terms: Terms, job_id: str) -> Query:
+    """Ask how far a job is, in RQ's words; None when there is no such job any more: it is done."""
+    return Query(("HGET", terms.keys.queue(job_id)[0], "status"), lambda reply: None if reply is None else text(reply))
 
 
 def worker_names(terms: Terms) -> Query:

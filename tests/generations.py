@@ -23,12 +23,13 @@ def contents(number: int) -> dict[str, bytes]:
     }
 
 
-def write_generation(root: Path, number: int) -> None:
-    """Write one generation as a flush does."""
+def write_generation(root: Path, number: int, *, keep_spare: bool = False) -> None:
+    """Write one generation as a flush does; of a live session the one before is kept to build the next on."""
     with replacing(Home.of_project(Project(root)), SESSION_ID) as generation:
         for path, content in contents(number).items():
             generation.put(path, content)
-        generation.commit(last_id=f"{number}-0", written_at="2026-01-01T00:00:00.000+00:00")
+        generation.commit(last_id=f"{number}-0", written_at="2026-01-01T00:00:00.000+00:00",
+                          keep_spare=keep_spare)  # fmt: skip
 
 
 def write_naive(root: Path, number: int) -> None:

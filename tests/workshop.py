@@ -51,14 +51,14 @@ class Workshop:
         self._opened.append(maestro)
         return maestro
 
-    def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
-        """Start one worker and wait until it listens."""
+    def start_worker(self, folder: Path | None = None, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one worker, in the project or another folder, and wait until it listens."""
         queue_url = environment.get("MAESTRO_QUEUE_URL")
         maestro = self.open(queue_url=queue_url)
         before = maestro.runs.workers()
         with self.log.open("ab") as log:
             worker = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers.worker", "--project", str(self.project)],
+                [sys.executable, "-P", "-m", "workers.worker", "--project", str(folder or self.project)],
                 env=os.environ | {"MAESTRO_LOG_LEVEL": "info"} | environment,
                 stdout=log,
                 stderr=log,

@@ -4,7 +4,9 @@ while old jobs may wait.
 
 from __future__ import annotations
 
+from workers.finalize import finalize
 from workers.run import Workshop
+from workers.sending import send
 
 #: How this process carries runs out; a worker sets it, else it is made from the folder and environment it is in.
 _workshop: Workshop | None = None
@@ -14,6 +16,17 @@ def equip(workshop: Workshop) -> None:
     """Say how runs are carried out in this process."""
     global _workshop  # RQ calls functions by name: what they need has to be found by name too
     _workshop = workshop
+
+
+def finalize_session(session_id: str, attempt: str) -> None:
+    """Archive a session that has ended, unless somebody else did."""
+    workshop = _workshop or Workshop(".")
+    finalize(workshop.maestro, workshop.put_back, session_id, int(attempt))
+
+
+def send_archive(ref: str, token: str) -> None:
+    """Send what is archived here under a reference to whoever asked for it, unless this worker has no such session."""
+    send(_workshop or Workshop("."), ref, token)
 
 
 def execute_run(session_id: str, run_id: str) -> None:

@@ -19,6 +19,7 @@ from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.rendering import render
 from maestro_state.tools_file import trusted_paths
 from workers.aftermath import follow_up
+from workers.finalize import PutBack
 from workers.guard import Guard
 from workers.invoke import Finished, Invocation, invoke
 
@@ -44,6 +45,7 @@ class Workshop:
     #: Called with every beat; returns why to stop, or None.
     on_beat: Callable[[], str | None] = field(default=lambda: None)
 
+    put_back: PutBack = field(default_factory=PutBack, init=False)
     _maestro: Maestro | None = field(default=None, init=False)
 
     @property

@@ -1,6 +1,6 @@
 """RQ's job, taken with suspicion: whoever can write to the queue's server can write a job.
 
-A job is taken only if it names an allowed function with the ids of a run and nothing else. That is decided from a few
+A job is taken only if it names an allowed function with two names and nothing else. That is decided from a few
 short fields, before anything is unpacked far, imported or called: RQ itself imports whatever function, callback or
 serialised object a job names.
 """
@@ -21,11 +21,16 @@ from rq.queue import Queue
 
 from maestro_state.logs import get_logger
 from maestro_state.names import is_session_id
-from maestro_state.queueing import EXECUTE_RUN
-from workers.jobs import execute_run
+from maestro_state.ops.parcels import REF, TOKEN
+from maestro_state.queueing import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
+from workers.jobs import execute_run, finalize_session, send_archive
 
 #: Function names that jobs may carry, and what they mean. Nothing is ever imported by name.
-ALLOWED: dict[str, Callable[..., Any]] = {EXECUTE_RUN: execute_run}
+ALLOWED: dict[str, Callable[..., Any]] = {
+    EXECUTE_RUN: execute_run,
+    FINALIZE_SESSION: finalize_session,
+    SEND_ARCHIVE: send_archive,
+}
 
 #: Largest payload, packed and unpacked, in bytes: the names of a run are a tenth of it.
 PAYLOAD_BYTES = 2048
@@ -39,7 +44,16 @@ _FORBIDDEN = (
 )  # fmt: skip
 
 _JOB_ID = re.compile(rb"[A-Za-z0-9_-]{1,256}")
-_RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
+
+
+_RUN = re.compile(r"[0-9]{4,9}", re.ASCII)
+_ATTEMPT = re.compile(r"[0-9]{1,3}", re.ASCII)
+#: What each of the two names a function is given is, and what it must look like.
+_NAMES: dict[str, tuple[tuple[str, Callable[[str], object]], tuple[str, Callable[[str], object]]]] = {
+    EXECUTE_RUN: (("session", is_session_id), ("run", _RUN.fullmatch)),
+    FINALIZE_SESSION: (("session", is_session_id), ("attempt", _ATTEMPT.fullmatch)),
+    SEND_ARCHIVE: (("reference", REF.fullmatch), ("token", TOKEN.fullmatch)),
+}
 _log = get_logger("maestro.security")
 
 
@@ -59,7 +73,7 @@ class SafeQueue(Queue):
 
 
 class SafeJob(Job):
-    """A job that can only be a run."""
+    """A job that can only be one of ours."""
 
     def refresh(self) -> None:
         """Read the job; one that is not ours is said in the log and treated as if it were not there."""
@@ -85,19 +99,18 @@ class SafeJob(Job):
             self._refuse(f"its fields are not RQ's ({type(error).__name__})")
 
     def _checked(self, packed: bytes) -> bytes:
-        """Return the payload if it is the names of a run, unpacked with a limit."""
+        """Return the payload if it is an allowed function with two names, unpacked with a limit."""
         try:
             payload = zlib.decompressobj().decompress(packed, PAYLOAD_BYTES)
             name, instance, arguments, options = json.loads(payload)
             if name not in ALLOWED or instance is not None or options:
                 self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
-            session_id, run_id = arguments
+            first, second = arguments
         except (zlib.error, ValueError, TypeError, RecursionError):
-            self._refuse("its payload is not the names of a run")
-        if not isinstance(session_id, str) or not is_session_id(session_id):
-            self._refuse("its session is not one")
-        if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
-            self._refuse("its run is not one")
+            self._refuse("its payload is not a function and two names")
+        for (word, is_one), given in zip(_NAMES[name], (first, second), strict=True):
+            if not isinstance(given, str) or not is_one(given):
+                self._refuse(f"its {word} is not one")
         return payload
 
     def _refuse(self, reason: str) -> NoReturn:

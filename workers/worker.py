@@ -134,6 +134,7 @@ class RunWorker(SimpleWorker):
         self._tended_at = now
         for session_id, run_id in self._workshop.maestro.claims.recover():
             _log.warning("run_recovered", session=session_id, run=run_id)
+        self._workshop.put_back.tend(self._workshop.maestro)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Carry out a run in this process."""

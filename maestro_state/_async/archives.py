@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -12,6 +12,8 @@ import msgspec
 
 from maestro_state._async.export import write_export
 from maestro_state._async.flush import AsyncFlush, Flushed, patiently
+from maestro_state._async.pull import AsyncPull, Pulled
+from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state._async.sweep import AsyncRecoverer, AsyncSweep, SweepReport
@@ -20,9 +22,10 @@ from maestro_state.archive.places import Places
 from maestro_state.archive.retention import CleanupReport, clean
 from maestro_state.archive.verify import Damage, Report, verify
 from maestro_state.clock import iso
-from maestro_state.errors import ArchiveFailed, InvalidValue, Refused
+from maestro_state.errors import ArchiveFailed, InvalidValue, Refused, SessionNotFound
 from maestro_state.ops import archiving
 from maestro_state.ops import index as index_ops
+from maestro_state.states import FROZEN
 
 #: Longest retention: a hundred years.
 _DAYS_MAX = 36_500
@@ -44,12 +47,14 @@ class AsyncArchives:
         server: AsyncServer,
         sessions: AsyncSessions,
         places: Places,
+        queue: AsyncQueue,
         *,
         retention_days: int,
         checkpoint_seconds: int,
         can_scan: bool,
     ) -> None:
-        """Take the sessions for their references, the places archives are in, and what is due when."""
+        """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
+        self._queue = queue
         self._server = server
         self._sessions = sessions
         self._places = places
@@ -66,6 +71,30 @@ class AsyncArchives:
             path = f"{self._places.own.path}/sessions/{source.id}"
             return Flushed(source.id, path, record.state, written=False, current=True)
         return await self._flush.flush(source.id)
+
+    async def pull(self, ref: str, progress: Callable[[int, int], None] | None = None) -> Pulled:
+        """Bring an archived session from the team's disk into this checkout, through the server; see AsyncPull."""
+        pull = AsyncPull(self._server, self._places, self._queue)
+        try:
+            session_id = await self._sessions.resolve(ref)
+        except SessionNotFound:
+            session_id = ref  # nobody here knows it: a worker may
+        if present := pull.present(session_id):
+            return present
+        state = await self._server.connection.call(
+            "HGET", self._server.terms.keys.of_session(session_id, "session"), "state"
+        )
+        if state is not None and state.decode() not in FROZEN:
+            raise Refused(f"session {session_id} is live: it is read from the server", hint="maestro session sync")
+        return await pull.pull(session_id, progress)
+
+    async def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
+        """Send an archive of this machine's to whoever asked for it; see AsyncPull."""
+        return await AsyncPull(self._server, self._places, self._queue).send(ref, token, sender, is_leaving)
+
+    async def defer(self, session_id: str, reason: str) -> None:
+        """Note on a session why its archive waits, for doctor and whoever looks at it."""
+        await self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
 
     async def verify(self, ref: str | None = None) -> Report:
         """Check every digest of a session's archive; without a reference, of this checkout's active session.
@@ -88,7 +117,9 @@ class AsyncArchives:
 
     async def sweep(self, recoverers: Sequence[AsyncRecoverer] = ()) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
-        sweep = AsyncSweep(self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan)
+        sweep = AsyncSweep(
+            self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
+        )
         return await sweep.sweep(recoverers)
 
     async def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:

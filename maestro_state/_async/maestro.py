@@ -66,7 +66,7 @@ class AsyncMaestro:
         """Start, list, look at, switch, end, abort and delete sessions."""
         from maestro_state._async.sessions import AsyncSessions
 
-        return AsyncSessions(self.server, self.project, self._pinned, self.places)
+        return AsyncSessions(self.server, self.project, self._pinned, self.places, lambda: self.queue)
 
     @cached_property
     def places(self) -> Places:
@@ -84,6 +84,7 @@ class AsyncMaestro:
             self.server,
             self.sessions,
             self.places,
+            self.queue,
             retention_days=self.settings.retention_days,
             checkpoint_seconds=self.settings.checkpoint_seconds,
             can_scan=not self._is_cluster,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,14 +21,16 @@ from maestro_state.errors import (
     SessionNotFound,
 )
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
-from maestro_state.names import is_session_id, pick, slug_of, slugify
+from maestro_state.names import is_session_id, pick, slugify
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
 from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
-from maestro_state.states import FROZEN, Liveness
+from maestro_state.states import FROZEN
 
 if TYPE_CHECKING:
+    from maestro_state._async.finalize import AsyncFinalizer, Told
+    from maestro_state._async.queue import AsyncQueue
     from maestro_state._async.source import AsyncArchived, AsyncSource
     from maestro_state.archive.places import Places
     from maestro_state.contents import ContextItem, ListedItem
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
 Summaries = list[SessionSummary]
 Context = list["ContextItem"]
 Listed = list["ListedItem"]
-Ids = set[str]
 Entries = list[index_ops.IndexEntry]
 
 #: How often a session that changes is written again before its removal is given up.
@@ -51,8 +54,18 @@ TTL_MAX_S = 10 * 366 * 24 * 3600
 class AsyncSessions:
     """What can be done with sessions as wholes."""
 
-    def __init__(self, server: AsyncServer, project: Project, pinned: str | None, places: Places) -> None:
-        """Take the checkout for its active session, the reference this terminal is pinned to, and the archives."""
+    def __init__(
+        self,
+        server: AsyncServer,
+        project: Project,
+        pinned: str | None,
+        places: Places,
+        queue: Callable[[], AsyncQueue],
+    ) -> None:
+        """Take the checkout for its active session, the reference this terminal is pinned to, the archives, and what
+        opens the queue: few calls need it.
+        """
+        self._open_queue = queue
         self._server = server
         self._project = project
         self._pinned = pinned
@@ -164,7 +177,15 @@ class AsyncSessions:
         now, terms = self._server.now_ms(), self._server.terms
         attached = await self._server.fetch(terminals.attached_terminals(terms, source.id, now))
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
-        return SessionStatus(session, context, runs, newest, attached, max(0, left_ms // 1000))
+        waits = await self._waits(source.id) if session.state in FROZEN else None
+        return SessionStatus(session, context, runs, newest, attached, max(0, left_ms // 1000), waits)
+
+    async def _waits(self, session_id: str) -> str | None:
+        """Say why an ended session is not archived yet; None when it is."""
+        from maestro_state.ops.archiving import read_progress
+
+        progress = await self._server.fetch(read_progress(self._server.terms, session_id))
+        return None if progress.is_done else progress.waits or "nobody has written it yet"
 
     def _drift(self, items: Context) -> Listed:
         active = [item for item in items if item.state == "active"]
@@ -185,15 +206,19 @@ class AsyncSessions:
 
         Archived ones are those of the last 30 days, or `everything`.
         """
+        from maestro_state.archive.listing import archived_rows
+
         terms, now = self._server.terms, self._server.now_ms()
         entries = await self._present(await self._server.fetch(index_ops.all_sessions(terms)), now)
         active = self._project.active()
         rows = [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
-        live = {row.id for row in rows}
-        since = "" if everything else iso(now - ARCHIVED_SHOWN_MS)
-        rows += [row for row in self._local_rows(active, live) if row.updated_at >= since]
-        rows.sort(key=lambda row: row.updated_at, reverse=True)
-        found = [row for row in rows if state in (None, row.state)]
+        archived = archived_rows(self._project, self._places.own, active, {row.id for row in rows})
+        if not everything:
+            since = iso(now - ARCHIVED_SHOWN_MS)
+            archived = [row for row in archived if row.updated_at >= since]
+        rows += archived
+        rows.sort(key=attrgetter("updated_at"), reverse=True)
+        found = rows if state is None else [row for row in rows if row.state == state]
         return found if user is None else [row for row in map(self._with_user, found) if row.user_id == user]
 
     def _with_user(self, row: SessionSummary) -> SessionSummary:
@@ -216,37 +241,6 @@ class AsyncSessions:
         )
         gone = {entry.id for entry, exists in zip(doubtful, found, strict=True) if not exists}
         return [entry for entry in entries if entry.id not in gone] if gone else entries
-
-    def _local_rows(self, active: str | None, live: Ids) -> Summaries:
-        """Return what this checkout knows and the server does not.
-
-        An orphan is a row of the index with nothing on disk, or something on disk that the index does not know.
-        """
-        on_disk, indexed = self._places.own.ids(), self._project.index()
-        known = {row.id for row in indexed}
-        rows = [(row, row.id not in on_disk) for row in indexed if row.id not in live]
-        for session_id in sorted(on_disk - known - live):
-            from maestro_state.archive.reader import ArchivedSession
-
-            try:
-                rows.append((index_row(ArchivedSession(self._places.own, session_id).record()), True))
-            except MaestroError:
-                rows.append((_unreadable(session_id), True))
-        return [
-            SessionSummary(
-                id=row.id,
-                slug=row.slug,
-                state=row.state,
-                status=Liveness.EXPIRED,
-                created_at=row.created_at,
-                updated_at=row.updated_at,
-                finalized_at=row.finalized_at,
-                active=row.id == active,
-                archived=row.id in on_disk,
-                orphan=orphan,
-            )
-            for row, orphan in rows
-        ]
 
     async def resolve(self, ref: str | None = None) -> str:
         """Return the id a reference means: given, else pinned, else this checkout's active session."""
@@ -273,32 +267,39 @@ class AsyncSessions:
         self._activate(session.id)
         return session
 
-    async def end(self, ref: str | None = None, *, archive: bool = True) -> Session:
-        """Freeze a session as finished, and return when its archive is verified.
+    async def end(self, ref: str | None = None, *, archive: bool = True, told: Told | None = None) -> Session:
+        """Freeze a session as finished, and return when its archive is verified; `told` hears what is being done.
 
-        Without `archive` the sweeper writes it. Raises ArchiveFailed when it cannot be written: the session is frozen
-        and the server keeps it.
+        Without `archive` it is left to a worker, or the sweeper. Raises ArchiveFailed when it cannot be written: the
+        session is frozen and the server keeps it.
         """
         session_id = await self.resolve(ref)
         call = ops.finalize_session(self._server.terms, self._server.stamp(), session_id)
         await self._server.change(session_id, call)
-        return await self._frozen(session_id, archive=archive)
+        return await self._frozen(session_id, archive=archive, told=told)
 
-    async def abort(self, ref: str | None = None, *, reason: str, archive: bool = True) -> Session:
+    async def abort(
+        self, ref: str | None = None, *, reason: str, archive: bool = True, told: Told | None = None
+    ) -> Session:
         """Freeze a session as given up; what it holds stays, and is archived as by `end`."""
         session_id = await self.resolve(ref)
         call = ops.abort_session(self._server.terms, self._server.stamp(), session_id, reason)
         await self._server.change(session_id, call)
-        return await self._frozen(session_id, archive=archive)
+        return await self._frozen(session_id, archive=archive, told=told)
 
-    async def _frozen(self, session_id: str, *, archive: bool) -> Session:
+    async def _frozen(self, session_id: str, *, archive: bool, told: Told | None) -> Session:
         session = await self.read(session_id)
         self._project.index_refresh(index_row(session))
         if archive:
-            from maestro_state._async.flush import AsyncFlush
-
-            await AsyncFlush(self._server, self._places).flush(session_id)
+            await self._finalizer().archive(session_id, told)
+        else:
+            await self._finalizer().hand_over(session_id)
         return session
+
+    def _finalizer(self) -> AsyncFinalizer:
+        from maestro_state._async.finalize import AsyncFinalizer
+
+        return AsyncFinalizer(self._server, self._places, self._open_queue())
 
     async def fork(self, ref: str, name: str) -> Session:
         """Start a new session from a live or an archived one, with its active items, notes, tool and messages.
@@ -380,11 +381,6 @@ class AsyncSessions:
 def is_over(entry: index_ops.IndexEntry, now_ms: int) -> bool:
     """Tell whether a session's time has passed."""
     return entry.last_activity + entry.ttl_ms <= now_ms
-
-
-def _unreadable(session_id: str) -> IndexRow:
-    """Return a row for an archive that cannot be read: it is shown, so that somebody looks at it."""
-    return IndexRow(session_id, slug_of(session_id), "?", "", "9999")
 
 
 def index_row(session: Session) -> IndexRow:

@@ -163,13 +163,15 @@ class AsyncLive:
 
     async def outputs(self, start: str, end: str) -> AsyncIterator[tuple[str, str, bytes]]:
         """Yield the pieces that runs printed in a span of ids: id, run, bytes."""
+        count = archiving.OUTPUT_PAGE
         while True:
-            page = await self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end))
+            page = await self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end, count))
             for piece in page:
                 yield piece
-            if len(page) < archiving.OUTPUT_PAGE:
+            if len(page) < count:
                 return
             start = f"({page[-1][0]}"
+            count = archiving.next_output_page(count, sum(len(data) for _, _, data in page))
 
     async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
         """Return the messages after one, or the last ones, or all."""

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from maestro_state._async.flush import AsyncFlush
+from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.places import Places
 from maestro_state.connection import is_forbidden
-from maestro_state.errors import MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
+from maestro_state.errors import ArchiveElsewhere, MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.names import is_session_id
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import index as index_ops
@@ -47,6 +48,7 @@ class SweepReport(msgspec.Struct, kw_only=True):
     archived: list[str] = []
     recovered_runs: list[str] = []
     errors: list[Failure] = []
+    waiting: list[str] = []  #: ended sessions left to a worker that can reach their folder
     repaired: list[str] = []  #: sessions put back into the index, or leftovers taken away
     busy: str | None = None  #: who is sweeping, when it is somebody else
 
@@ -58,9 +60,20 @@ class _LeaseLostError(Exception):
 class AsyncSweep:
     """The one who looks after everybody's sessions."""
 
-    def __init__(self, server: AsyncServer, places: Places, *, horizon_ms: int, can_scan: bool) -> None:
-        """Take how long before its end a session is frozen, and whether the server's keys can be walked through."""
+    def __init__(
+        self,
+        server: AsyncServer,
+        places: Places,
+        *,
+        horizon_ms: int,
+        can_scan: bool,
+        queue: AsyncQueue | None = None,
+    ) -> None:
+        """Take how long before its end a session is frozen, whether the server's keys can be walked through, and the
+        queue of those who may reach a folder that this one cannot.
+        """
         self._server = server
+        self._queue = queue
         self._places = places
         self._flush = AsyncFlush(server, places)
         self._horizon_ms = horizon_ms
@@ -140,8 +153,23 @@ class AsyncSweep:
         except ServerUnavailable:
             raise
         except MaestroError as error:
-            report.errors.append(Failure(session_id, str(error)))
+            if not (isinstance(error, ArchiveElsewhere) and await self._left_to_others(report, session_id, error)):
+                report.errors.append(Failure(session_id, str(error)))
         return None
+
+    async def _left_to_others(self, report: SweepReport, session_id: str, error: ArchiveElsewhere) -> bool:
+        """Leave an ended session to the workers; one that still changes is checkpointed where its project is."""
+        terms = self._server.terms
+        state = await self._server.connection.call("HGET", terms.keys.of_session(session_id, "session"), "state")
+        if self._queue is None or state is None or state.decode() not in FROZEN:
+            return False
+        try:
+            await self._queue.enqueue_finalization(session_id)
+        except MaestroError:
+            return False
+        await self._server.run(archiving.defer_archive(terms, session_id, str(error)))
+        report.waiting.append(session_id)
+        return True
 
     async def _repair(self, report: SweepReport, cursor: str) -> str:
         """Look at a few more keys of the server for sessions that the index has lost; return where to go on."""

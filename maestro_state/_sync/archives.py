@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -13,6 +13,8 @@ import msgspec
 
 from maestro_state._sync.export import write_export
 from maestro_state._sync.flush import Flush, Flushed, patiently
+from maestro_state._sync.pull import Pull, Pulled
+from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.sweep import Recoverer, Sweep, SweepReport
@@ -21,9 +23,10 @@ from maestro_state.archive.places import Places
 from maestro_state.archive.retention import CleanupReport, clean
 from maestro_state.archive.verify import Damage, Report, verify
 from maestro_state.clock import iso
-from maestro_state.errors import ArchiveFailed, InvalidValue, Refused
+from maestro_state.errors import ArchiveFailed, InvalidValue, Refused, SessionNotFound
 from maestro_state.ops import archiving
 from maestro_state.ops import index as index_ops
+from maestro_state.states import FROZEN
 
 #: Longest retention: a hundred years.
 _DAYS_MAX = 36_500
@@ -45,12 +48,14 @@ class Archives:
         server: Server,
         sessions: Sessions,
         places: Places,
+        queue: Queue,
         *,
         retention_days: int,
         checkpoint_seconds: int,
         can_scan: bool,
     ) -> None:
-        """Take the sessions for their references, the places archives are in, and what is due when."""
+        """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
+        self._queue = queue
         self._server = server
         self._sessions = sessions
         self._places = places
@@ -67,6 +72,30 @@ class Archives:
             path = f"{self._places.own.path}/sessions/{source.id}"
             return Flushed(source.id, path, record.state, written=False, current=True)
         return self._flush.flush(source.id)
+
+    def pull(self, ref: str, progress: Callable[[int, int], None] | None = None) -> Pulled:
+        """Bring an archived session from the team's disk into this checkout, through the server; see AsyncPull."""
+        pull = Pull(self._server, self._places, self._queue)
+        try:
+            session_id = self._sessions.resolve(ref)
+        except SessionNotFound:
+            session_id = ref  # nobody here knows it: a worker may
+        if present := pull.present(session_id):
+            return present
+        state = self._server.connection.call(
+            "HGET", self._server.terms.keys.of_session(session_id, "session"), "state"
+        )
+        if state is not None and state.decode() not in FROZEN:
+            raise Refused(f"session {session_id} is live: it is read from the server", hint="maestro session sync")
+        return pull.pull(session_id, progress)
+
+    def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
+        """Send an archive of this machine's to whoever asked for it; see AsyncPull."""
+        return Pull(self._server, self._places, self._queue).send(ref, token, sender, is_leaving)
+
+    def defer(self, session_id: str, reason: str) -> None:
+        """Note on a session why its archive waits, for doctor and whoever looks at it."""
+        self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
 
     def verify(self, ref: str | None = None) -> Report:
         """Check every digest of a session's archive; without a reference, of this checkout's active session.
@@ -89,7 +118,9 @@ class Archives:
 
     def sweep(self, recoverers: Sequence[Recoverer] = ()) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
-        sweep = Sweep(self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan)
+        sweep = Sweep(
+            self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
+        )
         return sweep.sweep(recoverers)
 
     def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:

@@ -22,7 +22,7 @@ from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause
 from maestro_state.contents import Run, last_output
-from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt
+from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, SessionNotFound
 from maestro_state.models import id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.archiving import Moment
@@ -65,9 +65,11 @@ class Flush:
         Without `mark` the server keeps its keys for the full grace. Raises ArchiveFailed when the archive cannot be
         written: the session stays as it is.
         """
+        progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
+        if progress.last_id is None:
+            raise SessionNotFound(session_id)
         live = Live(self._server, session_id)
-        moment = live.moment()
-        home = self._places.of(session_id, moment.project)
+        home = self._places.of(session_id, progress.project)
         for _ in range(_TRIES):
             try:
                 return self._flush(live, home, mark=mark)
@@ -116,21 +118,29 @@ class Flush:
             _write_contents(generation, live, moment)
             start = f"({old.last_id}" if old else FIRST
             _write_streams(generation, live, start, moment)
-            generation.commit(last_id=moment.last_id, written_at=iso(self._server.now_ms()))
+            is_live = moment.session.state not in FROZEN
+            generation.commit(last_id=moment.last_id, written_at=iso(self._server.now_ms()), keep_spare=is_live)
             return moment, True
 
 
 def _write_contents(generation: Generation, live: Live, moment: Moment) -> None:
-    """Write everything but the streams."""
+    """Write everything but the streams; what is as it was is not even written out to compare."""
     seen: dict[str, str] = {}
+    known = generation.known()
+    items = {item.id: item for item in known.items} if known else {}
+    runs = {run.id: run for run in known.runs} if known else {}
     blobs = _Blobs(live, _wanted(generation, moment))
     for item in moment.items:
-        generation.put(layout.item_path(item.id), layout.pretty(item))
+        path = layout.item_path(item.id)
+        if not (items.get(item.id) == item and generation.keep(path)):
+            generation.put(path, layout.pretty(item))
         _write_blob(generation, blobs, layout.blob_path(item.id), item.snapshot.digest, seen)
     for run in moment.runs:
-        generation.put(layout.run_path(run.id, "meta.json"), layout.pretty(run))
-        sent = msgspec.json.decode(moment.sent.get(run.id, b"[]"))
-        generation.put(layout.run_path(run.id, "sent_context.json"), layout.pretty(sent))
+        meta, sent = layout.run_path(run.id, "meta.json"), layout.run_path(run.id, "sent_context.json")
+        # What a run is sent is settled when it is started: with the run known, so is that.
+        if not (runs.get(run.id) == run and generation.keep(meta) and generation.keep(sent)):
+            generation.put(meta, layout.pretty(run))
+            generation.put(sent, layout.pretty(msgspec.json.decode(moment.sent.get(run.id, b"[]"))))
         if run.prompt_digest:
             _write_blob(generation, blobs, layout.run_path(run.id, "prompt.txt"), run.prompt_digest, seen)
     newest = last_output(moment.runs)

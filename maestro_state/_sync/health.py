@@ -19,6 +19,9 @@ from maestro_state.ops.health import Check
 from maestro_state.project import IndexRow, Project
 from maestro_state.settings_cache import Settings, unknown_variables
 
+#: Sessions that are late with their archive, looked at one by one; more are as bad.
+OVERDUE_MAX = 100
+
 
 class Health:
     """The checks, each with what to do about it."""
@@ -73,7 +76,16 @@ class Health:
             checks.append(ops.judge_workers(workers))
         if schedule.swept_at or self._settings.redis_url:
             checks.append(ops.judge_sweeper(schedule.swept_at, now_ms, self._settings.checkpoint_seconds * 1000))
-        return checks
+        return checks + self._archives(now_ms)
+
+    def _archives(self, now_ms: int) -> list[Check]:
+        """Look for sessions that should have been on disk several sweeps ago."""
+        terms = self._server.terms
+        before_ms = now_ms - ops.LATE_SWEEPS * self._settings.checkpoint_seconds * 1000
+        found = self._server.fetch(archiving.overdue_sessions(terms, before_ms, OVERDUE_MAX))
+        progress = [self._server.fetch(archiving.read_progress(terms, one)) for one in found]
+        late = [one for one in progress if not one.is_done]
+        return ops.judge_archives(len(late), next((one.waits for one in late if one.waits), None))
 
     def _info(self) -> dict[str, str] | None:
         """Return what the server says of itself, or None when this user may not ask."""

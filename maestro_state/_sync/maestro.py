@@ -67,7 +67,7 @@ class Maestro:
         """Start, list, look at, switch, end, abort and delete sessions."""
         from maestro_state._sync.sessions import Sessions
 
-        return Sessions(self.server, self.project, self._pinned, self.places)
+        return Sessions(self.server, self.project, self._pinned, self.places, lambda: self.queue)
 
     @cached_property
     def places(self) -> Places:
@@ -85,6 +85,7 @@ class Maestro:
             self.server,
             self.sessions,
             self.places,
+            self.queue,
             retention_days=self.settings.retention_days,
             checkpoint_seconds=self.settings.checkpoint_seconds,
             can_scan=not self._is_cluster,

@@ -24,6 +24,22 @@ class Queue:
         added: bool = self._queue.run(call)
         return added
 
+    def enqueue_finalization(self, session_id: str, attempt: int = 0) -> bool:
+        """Wake a worker to archive a session that has ended; False when its job waits there already."""
+        call = queueing.enqueue_finalization(self._server.terms, session_id, attempt, self._server.now_ms())
+        added: bool = self._queue.run(call)
+        return added
+
+    def enqueue_sending(self, ref: str, token: str, attempt: int) -> None:
+        """Wake a worker to send what it has archived under a reference."""
+        self._queue.run(queueing.enqueue_sending(self._server.terms, ref, token, attempt, self._server.now_ms()))
+
+    def is_waiting(self, session_id: str, attempt: int = 0) -> bool:
+        """Tell whether no worker has taken the job of archiving a session yet."""
+        terms = self._server.terms
+        query = queueing.job_status(terms, queueing.finalization_id(terms, session_id, attempt))
+        return bool(self._queue.fetch(query) == "queued")
+
     def workers(self) -> int:
         """Count the workers that listen now."""
         names = self._queue.fetch(queueing.worker_names(self._server.terms))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from maestro_state.archive.spare import Spares
 from maestro_state.disk import Folder
 from maestro_state.errors import ArchiveBusy, SessionNotFound
 from maestro_state.names import is_session_id, slugify
@@ -21,6 +22,8 @@ STAGING = ".staging"
 TRASH = "trash"
 
 _STAGED = re.compile(r"(?P<id>[a-z0-9-]+--[a-z0-9]{6})\.(?P<token>[0-9a-f]{12})(?P<old>\.old)?", re.ASCII)
+
+_TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
 
 
 def _check_id(session_id: str) -> None:
@@ -44,7 +47,11 @@ class Home:
     @classmethod
     def of_team(cls, root: str, project: str) -> Home:
         """Archives of many projects below one root, each in a folder of its own that no name can escape."""
-        name = team_folder(project)
+        return cls.below(root, team_folder(project))
+
+    @classmethod
+    def below(cls, root: str, name: str) -> Home:
+        """Archives in a project's folder below a team's root."""
 
         def opener(create: bool) -> Folder:
             with Folder.open(root) as folder:
@@ -67,6 +74,14 @@ class Home:
         try:
             with self.sessions() as folder:
                 return {name for name in folder.names() if is_session_id(name)}
+        except FileNotFoundError:
+            return set()
+
+    def names(self) -> set[str]:
+        """Return every name in the folder of sessions, whatever it is: for whoever asks about many at once."""
+        try:
+            with self.sessions() as folder:
+                return folder.name_set()
         except FileNotFoundError:
             return set()
 
@@ -100,8 +115,9 @@ class Home:
                 staging.move_to(old, folder, session_id)
             yield folder
 
-    def swap(self, folder: Folder, session_id: str, staged: str) -> None:
-        """Put a staged generation in place of the present one and throw that away. The lock is held.
+    def swap(self, folder: Folder, session_id: str, staged: str) -> str | None:
+        """Put a staged generation in place of the present one; return what that is called now, among the staged ones.
+        The lock is held.
 
         Killed anywhere, it leaves the old one or the new one: in one step where the file system can exchange two
         names, else in two, of which `locked` and `open_session` mend the first.
@@ -110,20 +126,21 @@ class Home:
             if folder.status(session_id) is None:
                 staging.move_to(staged, folder, session_id)
                 folder.sync()
-                return
+                return None
             old = staged
             if not staging.exchange(staged, folder, session_id):
                 old = f"{staged}.old"
                 folder.move_to(session_id, staging, old)
                 staging.move_to(staged, folder, session_id)
             folder.sync()
-            staging.remove_tree(old)
+            return old
 
     def remove(self, session_id: str) -> bool:
         """Remove an archived session for good; tell whether there was one."""
         with self.locked(session_id) as folder, folder.child(STAGING) as staging:
             if folder.status(session_id) is None:
                 return False
+            Spares(folder).discard(session_id)
             # First out of sight in one step: a kill in the middle must not leave half a session to be read.
             gone = staged_name(session_id)
             folder.move_to(session_id, staging, gone)
@@ -137,6 +154,7 @@ class Home:
             if folder.status(session_id) is None:
                 return None
             with self._open(True) as base, base.child(TRASH, create=True) as trash:
+                Spares(folder).discard(session_id)
                 name = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
                 folder.move_to(session_id, trash, name)
                 trash.sync()
@@ -177,6 +195,7 @@ class Home:
                             continue
                         staging.remove_tree(name)
                         removed.append(name)
+                removed += Spares(folder).sweep()
                 for name in folder.names():
                     if name.startswith(".") and name.endswith(".lock") and is_session_id(name[1:-5]):
                         with folder.try_locked(name) as held:
@@ -225,3 +244,8 @@ def team_folder(project: str) -> str:
     last = project.rstrip("/").rsplit("/", 1)[-1][:40]
     readable = slugify(last) if re.search(r"[A-Za-z0-9]", last) and last.isprintable() else "project"
     return f"{readable[:40]}-{digest}"
+
+
+def is_team_folder(name: str) -> bool:
+    """Tell whether a folder below a team's root is a project's."""
+    return _TEAM_FOLDER.fullmatch(name) is not None

@@ -84,6 +84,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     relevant: list[RelevantOutput] = []
 
 
+_record = msgspec.json.Decoder(Record).decode
+
+
 def _check(form: re.Pattern[str], name: str) -> None:
     """Refuse an id that is none before it becomes a path."""
     if not form.fullmatch(name):
@@ -144,6 +147,11 @@ def encode_record(record: Record) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
+def decode_record(content: bytes) -> Record:
+    """Read maestro.json, once its digest was checked."""
+    return _record(content)
+
+
 def sha256(content: bytes) -> str:
     """Return a digest as archives write it."""
     return hashlib.sha256(content).hexdigest()
@@ -153,9 +161,19 @@ def _digest_of(manifest: Manifest) -> str:
     return sha256(msgspec.json.encode(msgspec.structs.replace(manifest, digest=""), order="sorted"))
 
 
+def sealed(manifest: Manifest) -> Manifest:
+    """Return a manifest with its own digest."""
+    return msgspec.structs.replace(manifest, digest=_digest_of(manifest))
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """Write a manifest with its own digest."""
-    return msgspec.json.encode(msgspec.structs.replace(manifest, digest=_digest_of(manifest))) + b"\n"
+    return encode_sealed(sealed(manifest))
+
+
+def encode_sealed(manifest: Manifest) -> bytes:
+    """Write a manifest that has its digest already."""
+    return msgspec.json.encode(manifest) + b"\n"
 
 
 _manifest = msgspec.json.Decoder(Manifest).decode

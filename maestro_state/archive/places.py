@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from maestro_state.archive.home import Home
-from maestro_state.errors import ArchiveFailed
+import os
+from collections.abc import Iterator
+
+from maestro_state.archive.home import Home, is_team_folder
+from maestro_state.disk import Folder
+from maestro_state.errors import ArchiveElsewhere, ArchiveFailed
+from maestro_state.names import pick
 from maestro_state.project import Project
 
 
@@ -31,10 +36,30 @@ class Places:
         What a server says about paths is not obeyed: without a team's root only this checkout is written to.
         """
         if self._root:
+            if not os.access(self._root, os.W_OK | os.X_OK):
+                raise ArchiveElsewhere(f"{self._root} cannot be written here", hint="is MAESTRO_ARCHIVE_ROOT mounted?")
             return self._team(project or self.project.path)
         if not self.is_own(project):
-            raise ArchiveFailed(
+            raise ArchiveElsewhere(
                 f"session {session_id} belongs to another checkout ({str(project)[:200]})",
                 hint="run maestro sweep there, or set MAESTRO_ARCHIVE_ROOT",
             )
         return self.own
+
+    def find(self, ref: str) -> tuple[Home, str]:
+        """Find an archived session by id, slug or suffix in every home within reach; raises SessionNotFound."""
+        found: dict[str, Home] = {}
+        for home in self._homes():
+            for session_id in home.ids():
+                found.setdefault(session_id, home)
+        session_id = pick(ref, sorted(found))
+        return found[session_id], session_id
+
+    def _homes(self) -> Iterator[Home]:
+        yield self.own
+        if self._root is None:
+            return
+        with Folder.open(self._root) as root:
+            names = [name for name, kind in sorted(root.kinds().items()) if kind == "folder" and is_team_folder(name)]
+        for name in names:
+            yield Home.below(self._root, name)

@@ -22,7 +22,6 @@ from maestro_state.project import IndexRow, Project
 
 _T = TypeVar("_T")
 
-_record = msgspec.json.Decoder(layout.Record).decode
 _message = msgspec.json.Decoder(Message).decode
 _event = msgspec.json.Decoder(Event).decode
 
@@ -84,7 +83,7 @@ class ArchivedSession:
         content = tree.read(layout.RECORD, limit=layout.JSON_LIMIT)
         if content is None or layout.sha256(content) != manifest.files[layout.RECORD].sha256:
             return None
-        return _record(content)
+        return layout.decode_record(content)
 
     def fields(self) -> dict[str, Any]:
         """Return what the record has beyond session.json."""
@@ -197,6 +196,17 @@ class ArchivedSession:
         with self._tree() as tree:
             found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
             return {one for one in found if tree.status(layout.run_path(one, "output.txt")) is not None}
+
+    def is_as_written(self, path: str) -> bool:
+        """Tell whether a file is what the manifest says; one of another program's, without a manifest, always is."""
+        with self._tree() as tree:
+            manifest = read_manifest(tree, self.id)
+            if manifest is None or path not in manifest.files:
+                return True
+            try:
+                return tree.entry(path) == manifest.files[path]
+            except MaestroError:
+                return False
 
     def files(self, path: str) -> list[str]:
         """Return the paths of all files in a folder of the archive."""

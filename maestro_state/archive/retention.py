@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -41,6 +42,7 @@ class CleanupReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     dry_run: bool
     removed: list[str]
     kept: int  #: outputs, dry runs and logs that were looked at and stay
+    repaired: list[str] = []  #: lists of promoted outputs that were put right
     damaged: list[Damaged] = []
     busy: bool = False
 
@@ -123,16 +125,21 @@ def _clean_session(home: Home, session_id: str, report: CleanupReport, *, before
     report.kept += wanted.kept
     paths = [layout.run_path(run_id, "output.txt") for run_id in wanted.outputs]
     paths += [path for run_id in wanted.dry_runs for path in archived.files(f"runs/{run_id}")]
-    if not paths and wanted.relevant == relevant:
+    # The record knows the promoted outputs too, so that a damaged list of them is not the last copy.
+    is_list_damaged = not archived.is_as_written(layout.RELEVANT)
+    needs_repair = is_list_damaged or wanted.relevant != relevant
+    if not paths and not needs_repair:
         return
-    found = verify(home, session_id)
-    if not found.ok:
-        shown = "; ".join(f"{one.path}: {one.reason}" for one in found.damaged[:3])
+    damaged = [one for one in verify(home, session_id).damaged if not is_list_damaged or one.path != layout.RELEVANT]
+    if damaged:
+        shown = "; ".join(f"{one.path}: {one.reason}" for one in damaged[:3])
         report.damaged.append(Damaged(session_id, f"damaged, so nothing was removed ({shown})"))
         return
     if not report.dry_run:
         _apply(home, session_id, wanted, set(paths), removed_at=iso(now_ms))
-    report.removed += [f"{os.path.basename(home.path)}/sessions/{session_id}/{path}" for path in paths]
+    inside = f"{os.path.basename(home.path)}/sessions/{session_id}"
+    report.removed += [f"{inside}/{path}" for path in paths]
+    report.repaired += [f"{inside}/{layout.RELEVANT}"] if needs_repair else []
 
 
 def _apply(home: Home, session_id: str, wanted: Plan, gone: set[str], *, removed_at: str) -> None:
@@ -144,18 +151,31 @@ def _apply(home: Home, session_id: str, wanted: Plan, gone: set[str], *, removed
             return
         document = archived.document(layout.SESSION) | {"cleanup_at": removed_at}
         rewritten = {layout.SESSION: layout.pretty(document)}
-        if layout.RELEVANT in manifest.files:
-            rewritten[layout.RELEVANT] = layout.pretty({"items": wanted.relevant})
         if layout.RECORD in manifest.files:
             rewritten[layout.RECORD] = archived.record_without(set(wanted.dry_runs), wanted.relevant)
+            rewritten[layout.RELEVANT] = layout.pretty({"items": wanted.relevant})
+        elif layout.RELEVANT in manifest.files:
+            rewritten[layout.RELEVANT] = layout.pretty(_without_broken(archived.document(layout.RELEVANT), wanted))
         for path in manifest.files:
             if path in gone:
                 generation.drop(path, removed_at)
             elif path in rewritten:
-                generation.put(path, rewritten[path])
+                generation.append(path, rewritten[path], anew=True)  # never linked: it may be what is damaged
             elif not generation.keep(path):
                 raise ArchiveBusy(f"{session_id} changed while it was cleaned")
         generation.commit(last_id=manifest.last_id, written_at=removed_at)
+
+
+def _without_broken(document: dict[str, Any], wanted: Plan) -> dict[str, Any]:
+    """Return another program's list of promoted outputs without those that are gone, everything else as it was."""
+    staying = {one.run_id for one in wanted.relevant}
+    rows = document.get("items")
+    kept = [
+        row
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, dict) and str(row.get("run_id", "")) in staying
+    ]
+    return document | {"items": kept}
 
 
 def _clean_logs(home: Home, report: CleanupReport, *, before_ms: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -12,8 +13,8 @@ from maestro_state.archive.layout import FileEntry
 from maestro_state.disk import Folder
 from maestro_state.errors import WorkFailed
 
-#: Folders kept open at a time, beside those on the way to the one in use.
-_OPEN_MAX = 48
+#: Folders kept open at a time, beside those on the way to the one in use: a quarter of what a process may have open.
+_OPEN_MAX = min(512, max(48, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 #: Deepest folder that is walked: ours have three levels.
 _DEPTH_MAX = 8
@@ -28,6 +29,7 @@ class Tree:
         """Own the root's handle."""
         self.root = root
         self._open: dict[str, Folder] = {}
+        self._view: memoryview | None = None
 
     def folder(self, path: str, *, create: bool = True) -> Folder:
         """Return a folder below, made if told; FileNotFoundError when it is not there."""
@@ -83,13 +85,18 @@ class Tree:
 
     def entry(self, path: str) -> FileEntry | None:
         """Read a file to its end and say what it is; None when there is no such file."""
-        pieces = self.pieces(path)
-        if pieces is None:
+        descriptor = self.open(path)
+        if descriptor is None:
             return None
+        # One buffer for all files: most are small, and a new one for each costs more than reading it.
+        view = self._view = self._view or memoryview(bytearray(_PIECE_BYTES))
         digest, size = hashlib.sha256(), 0
-        for piece in pieces:
-            digest.update(piece)
-            size += len(piece)
+        try:
+            while count := os.readv(descriptor, [view]):
+                digest.update(view[:count])
+                size += count
+        finally:
+            os.close(descriptor)
         return FileEntry(digest.hexdigest(), size)
 
     def status(self, path: str) -> os.stat_result | None:
@@ -105,6 +112,11 @@ class Tree:
         folder, name = self._place(path, create=True)
         source_folder, source_name = source._place(source_path, create=False)
         folder.link(name, source_folder, source_name)
+
+    def remove(self, path: str) -> bool:
+        """Remove one file; tell whether there was one."""
+        folder, name = self._place(path, create=False)
+        return folder.remove(name)
 
     def names(self, path: str) -> list[str]:
         """List a folder; empty when it is not there."""
@@ -124,8 +136,10 @@ class Tree:
             else:
                 yield inner
 
-    def sync(self, written: list[str]) -> None:
-        """Make what was written durable: the whole file system at once, else file by file and folder by folder."""
+    def sync(self, written: list[str], linked: list[str]) -> None:
+        """Make what was written durable, and the names of what was linked: the whole file system at once, else file
+        by file and folder by folder.
+        """
         if self.root.sync_everything():
             return
         folders = {""}
@@ -136,6 +150,7 @@ class Tree:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
+        for path in (*written, *linked):
             while path:
                 path = path.rpartition("/")[0]
                 folders.add(path)

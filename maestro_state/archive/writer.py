@@ -6,14 +6,15 @@ generation is touched before the swap, and a file is never written to once it ha
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from maestro_state.archive import layout
+from maestro_state.archive.growing import Growing
 from maestro_state.archive.home import STAGING, Home, staged_name
+from maestro_state.archive.spare import Spares, Stamps, stamps_of
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder, write_all
 from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
@@ -23,60 +24,6 @@ _OPEN_MAX = 32
 
 _COPY_BYTES = 1 << 20
 
-#: What a file that grows in small pieces gathers before it is written.
-_BUFFER_BYTES = 1 << 17
-
-
-class _Growing:
-    """A file of the new generation that is written piece by piece."""
-
-    def __init__(self, tree: Tree, path: str) -> None:
-        self.path = path
-        self._tree = tree
-        self._hash = hashlib.sha256()
-        self.size = 0
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._descriptor: int | None = tree.create(path)
-
-    def write(self, content: bytes) -> None:
-        self._waiting.append(content)
-        self._waiting_bytes += len(content)
-        if self._waiting_bytes >= _BUFFER_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        content = b"".join(self._waiting)
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        if self._descriptor is None:
-            self._descriptor = self._tree.reopen(self.path)
-        write_all(self._descriptor, content)
-        self._hash.update(content)
-        self.size += len(content)
-
-    def finish(self) -> layout.FileEntry:
-        self._flush()
-        self.close()
-        return layout.FileEntry(self._hash.hexdigest(), self.size)
-
-    def rest(self) -> None:
-        """Write what waits and let the descriptor go until there is more."""
-        self._flush()
-        self.close()
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def entry(self) -> layout.FileEntry:
-        """Say what it is so far."""
-        self._flush()
-        return layout.FileEntry(self._hash.hexdigest(), self.size)
-
 
 class Generation:
     """One generation in the making; `replacing` opens it, `commit` puts it in place."""
@@ -84,7 +31,7 @@ class Generation:
     def __init__(
         self, home: Home, folder: Folder, session_id: str, old: Tree | None, manifest: layout.Manifest | None
     ) -> None:
-        """Start an empty one beside the present one, whose manifest is given if it has a good one."""
+        """Name the present one, whose manifest is given if it has a good one. Nothing is made before it is needed."""
         self.session_id = session_id
         self.old = manifest
         self._home, self._folder = home, folder
@@ -93,24 +40,60 @@ class Generation:
         self._files: dict[str, layout.FileEntry] = {}
         self._written: list[str] = []
         self._removed = dict(manifest.removed) if manifest else {}
-        self._growing: dict[str, _Growing] = {}
-        self._open: list[_Growing] = []
-        with folder.child(STAGING, create=True) as staging:
-            self._tree = Tree(staging.child(self._staged, create=True))
-        for name in layout.FOLDERS:
-            self._tree.folder(name)
+        self._growing: dict[str, Growing] = {}
+        self._open: list[Growing] = []
+        self._new: Tree | None = None
+        #: What the tree had of the spare it is built on, and still has as it was.
+        self._have: dict[str, layout.FileEntry] = {}
+        self._is_built_on_spare = False
+        self._linked: list[str] = []
+        self._stamps: Stamps | None = None
+
+    @property
+    def _tree(self) -> Tree:
+        """The folder it is built in: the spare, which has nearly everything, else an empty one."""
+        if self._new is None:
+            with self._folder.child(STAGING, create=True) as staging:
+                found = None
+                if self._base and self.old:
+                    self._stamps = stamps_of(self._base, self.old)
+                    spares = Spares(self._folder)
+                    found = spares.take(self.session_id, self.old, self._stamps, staging, self._staged)
+                self._new = Tree(staging.child(self._staged, create=True))
+            if found is not None:
+                self._is_built_on_spare = True
+                self._have = dict(found.files)
+            for name in layout.FOLDERS:
+                self._new.folder(name)
+        return self._new
+
+    def _clear(self, path: str) -> None:
+        """Take away what the spare has under a path: a file may have other names, so it is never written to."""
+        if self._have.pop(path, None) is not None:
+            self._tree.remove(path)
 
     def has(self, path: str, digest: str | None = None) -> bool:
         """Tell whether the present generation has a file, with this digest if one is given."""
         entry = self.old.files.get(path) if self.old else None
         return entry is not None and (digest is None or entry.sha256 == digest)
 
+    def known(self) -> layout.Record | None:
+        """Return what the present generation has in maestro.json; None when that is not as its manifest says."""
+        if self._base is None or not self.has(layout.RECORD):
+            return None
+        content = self._base.read(layout.RECORD, limit=layout.JSON_LIMIT)
+        if content is None or not self.has(layout.RECORD, layout.sha256(content)):
+            return None
+        return layout.decode_record(content)
+
     def put(self, path: str, content: bytes) -> None:
         """Write a file whole; one that did not change is linked."""
         digest = layout.sha256(content)
         if self.has(path, digest) and self.keep(path):
             return
-        descriptor = self._tree.create(path)
+        tree = self._tree
+        self._clear(path)
+        descriptor = tree.create(path)
         try:
             write_all(descriptor, content)
         finally:
@@ -121,23 +104,32 @@ class Generation:
         """Take a file over from the present generation unchanged; False when it is not there as it should be."""
         if self.old is None or self._base is None or path not in self.old.files:
             return False
-        entry, status = self.old.files[path], self._base.status(path)
-        if status is None or status.st_size != entry.size:
-            return False
-        self._tree.link(path, self._base, path)
+        entry, tree = self.old.files[path], self._tree
+        if self._have.get(path) != entry:
+            status = self._base.status(path)
+            if status is None or status.st_size != entry.size:
+                return False
+            self._clear(path)
+            tree.link(path, self._base, path)
+            self._linked.append(path)
         self._files[path] = entry
         return True
 
     def same(self, path: str, as_path: str) -> None:
         """Give a file of this generation a second name: the same content is stored once."""
-        self._tree.link(path, self._tree, as_path)
+        tree = self._tree
+        self._clear(path)
+        tree.link(path, tree, as_path)
+        self._linked.append(path)
         self._files[path] = self._files[as_path]
 
     def append(self, path: str, content: bytes, *, anew: bool = False) -> None:
         """Add to the end of a file: the first time, what the present generation has of it is copied, unless `anew`."""
         growing = self._growing.get(path)
         if growing is None:
-            growing = self._growing[path] = _Growing(self._tree, path)
+            tree = self._tree
+            self._clear(path)
+            growing = self._growing[path] = Growing(tree, path)
             if self.has(path) and not anew:
                 self._copy(path, growing)
             self._open.append(growing)
@@ -145,7 +137,7 @@ class Generation:
                 self._open.pop(0).rest()
         growing.write(content)
 
-    def _copy(self, path: str, target: _Growing) -> None:
+    def _copy(self, path: str, target: Growing) -> None:
         descriptor = self._base.open(path) if self._base else None
         if descriptor is None:
             raise FileCorrupt(f"{self._home.path}/sessions/{self.session_id}/{path} is missing")
@@ -161,6 +153,16 @@ class Generation:
         if self.old and (entry := self.old.files.get(path)):
             self._removed[path] = layout.Removal(entry.sha256, entry.size, removed_at)
 
+    def note_removed(self, path: str, removal: layout.Removal) -> None:
+        """Keep on record that a file was removed on purpose somewhere else."""
+        self._removed[path] = removal
+
+    def settle(self, wanted: dict[str, layout.FileEntry]) -> None:
+        """Raise FileCorrupt unless every file that grew here is what it should be."""
+        for path, growing in self._growing.items():
+            if growing.entry() != wanted.get(path):
+                raise FileCorrupt(f"{path} of {self.session_id} is not what was announced: its digest does not fit")
+
     def is_written(self, path: str) -> bool:
         """Tell whether this generation has the file already."""
         return path in self._files or path in self._growing
@@ -171,20 +173,24 @@ class Generation:
 
     def _carry_over(self) -> None:
         """Take over what is not ours: exports, and whatever somebody else put into the folder."""
-        if self._base is None:
-            return
+        if self._base is None or self._is_built_on_spare:
+            return  # the spare has it already
         ours = self.old.files if self.old else {}
         for path in self._base.walk():
             if path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST:
                 self._tree.link(path, self._base, path)
 
-    def commit(self, *, last_id: str, written_at: str) -> layout.Manifest:
+    def commit(self, *, last_id: str, written_at: str, keep_spare: bool = False) -> layout.Manifest:
         """Finish the generation, make it durable, swap it in, and read it back from the disk.
 
-        Raises ArchiveFailed when what is there afterwards is not what was written.
+        With `keep_spare` the replaced one is kept to build the next on. Raises ArchiveFailed when what is there
+        afterwards is not what was written.
         """
+        tree = self._tree
         for path, growing in self._growing.items():
             self._note(path, growing.finish())
+        for path in [path for path in self._have if path not in self._files]:
+            self._clear(path)
         self._carry_over()
         manifest = layout.Manifest(
             format=layout.FORMAT,
@@ -195,20 +201,39 @@ class Generation:
             files=self._files,
             removed={path: one for path, one in self._removed.items() if path not in self._files},
         )
-        encoded = layout.encode_manifest(manifest)
-        descriptor = self._tree.create(layout.MANIFEST)
+        manifest = layout.sealed(manifest)
+        encoded = layout.encode_sealed(manifest)
+        if self._is_built_on_spare:
+            tree.remove(layout.MANIFEST)
+        descriptor = tree.create(layout.MANIFEST)
         try:
             write_all(descriptor, encoded)
         finally:
             os.close(descriptor)
-        self._tree.sync([*self._written, layout.MANIFEST])
-        self._tree.close()
-        self._home.swap(self._folder, self.session_id, self._staged)
+        tree.sync([*self._written, layout.MANIFEST], self._linked)
+        stamps = stamps_of(tree, manifest) if keep_spare and self._stamps else None
+        tree.close()
+        self._swap(manifest, stamps)
         self._check(encoded)
-        return layout.decode_manifest(encoded, self.session_id)
+        return manifest
+
+    def _swap(self, manifest: layout.Manifest, stamps: Stamps | None) -> None:
+        """Put the generation in place, and the one that was there aside, or away."""
+        spares = Spares(self._folder)
+        spares.discard(self.session_id)
+        replaced = self._home.swap(self._folder, self.session_id, self._staged)
+        if replaced is None:
+            return
+        with self._folder.child(STAGING) as staging:
+            if stamps is None or self._stamps is None:
+                staging.remove_tree(replaced)
+            else:
+                spares.keep(
+                    self.session_id, staging, replaced, stamps=self._stamps, present=stamps, digest=manifest.digest
+                )
 
     def _check(self, encoded: bytes) -> None:
-        """Read back what was just put in place: the manifest, every file's size, every new file's digest."""
+        """Read back what was just put in place: the manifest, and every new file's digest."""
         with self._folder.child(self.session_id) as place, Tree(place) as tree:
             if tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
                 raise ArchiveFailed(f"{place.path} does not hold what was written to it", hint="maestro session sync")
@@ -220,7 +245,9 @@ class Generation:
         """Throw the unfinished generation away."""
         for growing in self._growing.values():
             growing.close()
-        self._tree.close()
+        if self._new is None:
+            return
+        self._new.close()
         with self._folder.child(STAGING) as staging:
             staging.remove_tree(self._staged)
 
@@ -238,7 +265,7 @@ def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool =
             base = Tree(place) if place else None
             manifest = None if base is None or fresh else read_manifest(base, session_id)
             if manifest is None and base is not None and adopt:
-                manifest = _adopted(base, session_id)
+                manifest = described(base, session_id)
             try:
                 generation = Generation(home, folder, session_id, base, manifest)
                 try:
@@ -255,7 +282,7 @@ def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool =
         ) from error
 
 
-def _adopted(tree: Tree, session_id: str) -> layout.Manifest:
+def described(tree: Tree, session_id: str) -> layout.Manifest:
     """Describe the archive of another program; what is exported is not part of it."""
     files = {}
     for path in tree.walk():

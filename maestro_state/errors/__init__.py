@@ -54,10 +54,12 @@ from maestro_state.errors.runs import (
 from maestro_state.errors.sessions import (
     AmbiguousReference,
     ArchiveBusy,
+    ArchiveElsewhere,
     ArchiveFailed,
     InvalidName,
     InvalidTransition,
     NoActiveSession,
+    NoWorker,
     SessionExists,
     SessionExpired,
     SessionNotFound,
@@ -76,6 +78,7 @@ from maestro_state.errors.works import (
 __all__ = [
     "AmbiguousReference",
     "ArchiveBusy",
+    "ArchiveElsewhere",
     "ArchiveFailed",
     "ConfigError",
     "Conflict",
@@ -95,6 +98,7 @@ __all__ = [
     "NoActiveSession",
     "NoOpenDiscussion",
     "NoTool",
+    "NoWorker",
     "NotFound",
     "NotReplicated",
     "OpenChildren",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maestro_state.errors.families import NotFound, Refused, UsageError, WorkFailed
+from maestro_state.errors.families import NotFound, Refused, ServerUnavailable, UsageError, WorkFailed
 
 
 class InvalidName(UsageError):
@@ -82,6 +82,18 @@ class ArchiveFailed(WorkFailed):
     """The archive could not be written; the session is still where it was."""
 
     code = "archive_failed"
+
+
+class ArchiveElsewhere(ArchiveFailed):
+    """The folder of the session's archive cannot be reached from here."""
+
+    code = "archive_elsewhere"
+
+
+class NoWorker(ServerUnavailable):
+    """No worker answered."""
+
+    code = "no_worker"
 
 
 class ArchiveBusy(ArchiveFailed):

@@ -15,6 +15,7 @@ local is_over = left <= 0 and not frozen_at
 local is_repeat = known == archived_id and redis.call('PTTL', session) <= life
 -- touched_at 0: the next change renews the keys for the full time with its grace, and goes into the index
 redis.call('HSET', session, 'archived_id', archived_id, 'touched_at', 0)
+redis.call('HDEL', session, 'archive_waits')
 local answer = {'OK', last_id, summary()}
 if not is_repeat and not is_over then
   for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, string.format('%.0f', life)) end

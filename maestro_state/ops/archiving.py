@@ -18,9 +18,12 @@ from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState
 
-#: Entries read from a stream at a time; of outputs fewer, since each may be large.
+#: Entries read from a stream at a time. Of outputs few at first, since each may be large; as many then as make up about
+#: so many bytes.
 PAGE = 1000
 OUTPUT_PAGE = 8
+OUTPUT_PAGE_MAX = 512
+OUTPUT_PAGE_BYTES = 1 << 20
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -91,7 +94,14 @@ def read_events(terms: Terms, session_id: str, start: str, end: str) -> Query:
                   lambda reply: [event_of("events", entry) for entry in reply])  # fmt: skip
 
 
-def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
+def next_output_page(count: int, size: int) -> int:
+    """Return how many pieces to read after a page of so many, which had so many bytes."""
+    if size * 2 <= OUTPUT_PAGE_BYTES:
+        return min(count * 2, OUTPUT_PAGE_MAX)
+    return max(count // 2, OUTPUT_PAGE) if size > OUTPUT_PAGE_BYTES * 2 else count
+
+
+def read_outputs(terms: Terms, session_id: str, start: str, end: str, count: int = OUTPUT_PAGE) -> Query:
     """Read one page of what runs printed: id, run, bytes."""
 
     def read(reply: list[Any]) -> list[tuple[str, str, bytes]]:
@@ -101,7 +111,7 @@ def read_outputs(terms: Terms, session_id: str, start: str, end: str) -> Query:
             rows.append((entry_id.decode(), found[b"run"].decode(), found[b"data"]))
         return rows
 
-    return _pages(terms, session_id, "outputs", (start, end), OUTPUT_PAGE, read)
+    return _pages(terms, session_id, "outputs", (start, end), count, read)
 
 
 def read_time() -> Query:
@@ -125,6 +135,41 @@ def mark_archived(terms: Terms, session_id: str, archived_id: str, server_ms: in
 
     args = (server_ms, terms.grace_ms, archived_id)
     return Call(load("mark_archived"), terms.keys.session(session_id), args, read)
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far the archive of a session is."""
+
+    project: str | None
+    last_id: str | None  #: None when the server has let go of the session
+    archived_id: str | None
+    waits: str | None  #: why nobody has written it yet, as the last one who tried said
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether everything the server has is on a disk."""
+        return self.last_id == self.archived_id
+
+
+def read_progress(terms: Terms, session_id: str) -> Query:
+    """Ask how far the archive of a session is."""
+    names = ("project", "last_id", "archived_id", "archive_waits")
+
+    def read(reply: list[Any]) -> Progress:
+        return Progress(*(None if value is None else text(value) for value in reply))
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "session"), *names), read)
+
+
+def defer_archive(terms: Terms, session_id: str, reason: str) -> Call:
+    """Note on a session why its archive waits; the next one who writes it takes the note away."""
+    return Call(load("defer_archive"), terms.keys.session(session_id), (reason[:500],), lambda reply: text(reply[0]))
+
+
+def overdue_sessions(terms: Terms, before_ms: int, count: int) -> Query:
+    """Find sessions whose changes have been waiting for a disk since before a time; costs what it finds."""
+    command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", before_ms, "LIMIT", 0, count)
+    return Query(command, lambda reply: [text(one) for one in reply])
 
 
 def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int) -> Call:

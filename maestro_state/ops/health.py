@@ -149,3 +149,12 @@ def _replicas(info: dict[str, str], wanted: int) -> Check:
         detail = f"{found} of the {wanted} replicas that MAESTRO_WAIT_REPLICAS asks for are connected"
         return Check("replicas", "fail", detail, "start them, or lower MAESTRO_WAIT_REPLICAS")
     return Check("replicas", "ok", f"{found} connected")
+
+
+def judge_archives(waiting: int, reason: str | None) -> list[Check]:
+    """Say whether changes have been waiting for a disk for too long, and why."""
+    if not waiting:
+        return []
+    detail = f"{waiting} session{'s wait' if waiting > 1 else ' waits'} to be written to disk"
+    fix = "maestro sweep, or maestro worker, where their project is"
+    return [Check("archive", "warn", f"{detail}: {reason}" if reason else detail, fix)]

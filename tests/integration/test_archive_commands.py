@@ -69,3 +69,62 @@ def test_exit_codes(real: Backend, project: Path):
         assert maestro(project, "cleanup", "--json").returncode == 0
         assert maestro(project, "verify", "none--abcdef").returncode == 3
         assert maestro(project, "export", "--format", "json", "--output", "/nowhere/x").returncode == 1
+
+
+def test_what_a_command_would_do_for_good_is_asked_first(real: Backend, project: Path):
+    """Removing a session and moving it to the trash both need a yes where nobody can be asked."""
+    with real.open() as library:
+        session = library.sessions.start("asked")
+        for words in ((), ("--trash",)):
+            refused = maestro(project, "session", "delete", session.id, *words)
+            assert refused.returncode == 2
+            assert b"--yes" in refused.stderr
+        assert library.sessions.read(session.id).id == session.id
+        assert maestro(project, "session", "delete", session.id, "--trash", "--yes").returncode == 0
+        assert (project / ".maestro/trash" / session.id).is_dir()
+
+
+def test_an_ended_session_reads_calmly(real: Backend, project: Path):
+    """For people it has ended; for programs its status is what it always was."""
+    with real.open() as library:
+        session = library.sessions.start("calm")
+        library.sessions.end()
+    listed = maestro(project, "session", "list").stdout.decode()
+    assert "ended" in listed
+    assert "expired" not in listed
+    assert "ended" in maestro(project, "session", "status", session.id).stdout.decode()
+    row = json.loads(maestro(project, "session", "list", "--json").stdout)["sessions"][0]
+    assert row["status"] == "expired"
+
+
+def test_a_fork_tells_that_a_strangers_command_line_was_dropped(real: Backend, project: Path):
+    """A tool of the catalogue is taken over without a word; a command line from an archive is not, and that is said."""
+    with real.open() as library:
+        for tool, is_told in (("sh -c 'touch /tmp/x'", True), ("echo", False)):
+            session = library.sessions.start("origin", tool=tool)
+            library.sessions.end()
+            real.raw.delete(*library.server.terms.keys.session(session.id))
+            done = maestro(project, "session", "fork", session.id, "again")
+            assert done.returncode == 0, done.stderr
+            assert (b"was not taken over" in done.stderr) is is_told
+
+
+def test_the_index_follows_activity(real: Backend, project: Path):
+    """A checkpoint a minute later is in index.json; one in the same minute is not worth writing it for."""
+    from tests.backends import Clock
+
+    def updated_at() -> str:
+        return json.loads((project / ".maestro/sessions/index.json").read_text())["sessions"][0]["updated_at"]
+
+    clock = Clock(1_800_000_000_000)
+    with real.open(now_ms=clock) as library:
+        library.sessions.start("moving")
+        times = []
+        for seconds in (10, 70):
+            clock.advance(seconds=seconds)
+            library.messages.add("user", "x")
+            library.archive.sync()
+            times.append((updated_at(), library.sessions.read().updated_at))
+    (first, moved), (second, present) = times
+    assert first < moved
+    assert second == present

@@ -36,7 +36,7 @@ if "two-step" in sys.argv:
     kernel._function = lambda name: None
 from tests.generations import write_generation
 print("begin", flush=True)
-write_generation(Path(sys.argv[1]), int(sys.argv[2]))
+write_generation(Path(sys.argv[1]), int(sys.argv[2]), keep_spare="spare" in sys.argv)
 print("done", flush=True)
 """
 
@@ -67,6 +67,16 @@ def template() -> Path:
     """Return a project with generation 1 in place."""
     folder = Path(tempfile.mkdtemp(prefix="m-"))
     write_generation(folder, 1)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def alternating() -> Path:
+    """Return a project with generation 1 in place and generation 0 kept beside it, to build the next on."""
+    folder = Path(tempfile.mkdtemp(prefix="m-"))
+    for number in (0, 1):
+        write_generation(folder, number, keep_spare=True)
     yield folder
     shutil.rmtree(folder)
 
@@ -136,6 +146,33 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_archive(template: Path, mo
             assert ArchivedSession(home, SESSION_ID).record().notes == "generation 2"
     assert seen[None] == 0, seen
     assert seen.total() >= 38, "too few of the calls were reached"
+    assert seen[1]
+    assert seen[2], "no kill after the swap: the test does not reach it"
+
+
+@pytest.mark.parametrize("more", [("spare",), ("spare", "two-step")], ids=["exchange", "two-step"])
+def test_a_kill_at_any_call_of_a_checkpoint_built_on_the_one_before(alternating: Path, more: tuple[str, ...]):
+    """Two trees that take turns: killed anywhere, the archive is whole, and so are the checkpoints after it."""
+    found = [point for point in calls(CHILD, alternating, more) if point[0] != "close"]
+    assert not [name for name, _ in found if name == "linkat"]  # control: it was built on the spare
+    seen: Counter[int | None] = Counter()
+    for name, number in spread(found, 24):
+        with tempfile.TemporaryDirectory(prefix="m-") as place:
+            root = Path(place) / "p"
+            shutil.copytree(alternating, root, symlinks=True)
+            killed = start(CHILD, root, 2, *inject(name, number, "signal=SIGKILL"), more=more)
+            if b"done" not in killed.stdout:
+                seen[generation_of(root)] += 1
+            home = Home.of_project(Project(root))
+            assert verify(home, SESSION_ID).ok, (name, number)
+            for again in (2, 1, 2):
+                write_generation(root, again, keep_spare=True)
+                assert generation_of(root) == again, (name, number)
+                assert verify(home, SESSION_ID).ok, (name, number)
+            home.sweep_leftovers()
+            assert os.listdir(root / ".maestro/sessions" / STAGING) == [], (name, number)
+    assert seen[None] == 0, seen
+    assert seen.total() >= 21, "too few of the calls were reached"
     assert seen[1]
     assert seen[2], "no kill after the swap: the test does not reach it"
 

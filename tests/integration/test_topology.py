@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
 
 from maestro_state import Maestro
 from maestro_state.ops.leases import SCHEDULE, read_lease
@@ -106,6 +107,28 @@ def test_the_scheduler_brings_a_session_to_disk(team, project):
     wait_until(archived, "the session did not get to disk", 30.0)
     said = [program.complained.read_text() for program in team.programs["scheduler"]]
     assert sum("scheduler_active" in text for text in said) == 1
+
+
+def test_a_colleague_pulls_what_the_team_archived(team, project, tmp_path):
+    """An ended session that the server has let go of comes from the team's disk into another user's checkout."""
+    ana, bo = team.client("ana"), team.client("bo", tls=True)
+    session = printed(project, "session", "start", "handed-on", env=ana)["id"]
+    printed(project, "--session", session, "message", "add", "--role", "user", "read this, bo", env=ana)
+    printed(project, "session", "end", session, env=ana)
+
+    def is_on_the_teams_disk():
+        found = [path for path in (team.folder / "archive").rglob("session.json") if path.parent.name == session]
+        return [json.loads(path.read_bytes())["state"] for path in found] == ["finalizada"]
+
+    wait_until(is_on_the_teams_disk, "no worker archives it on the team's disk", 20.0)
+    admin = redis.Redis(port=team.port, username="admin", password=PASSWORDS["REDIS_ADMIN_PASSWORD"])
+    admin.delete(*admin.keys(f"*{{{session}}}*"))
+    assert refused(tmp_path, "session", "status", session, env=bo)[0] == 3
+
+    assert printed(tmp_path, "pull", "handed-on", env=bo)["written"] is True
+    found = printed(tmp_path, "--session", session, "messages", env=bo)["messages"]
+    assert [message["content"] for message in found] == ["read this, bo"]
+    assert printed(tmp_path, "verify", session, env=bo)["ok"]
 
 
 def test_the_health_checks_pass(team, project):

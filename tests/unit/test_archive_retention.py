@@ -157,13 +157,51 @@ def test_two_at_once_do_not_collide(old):
     assert len(removed) == len(set(removed)) == 6
 
 
-def test_a_relevant_row_without_its_output_is_repaired(old):
-    """relevant.json loses rows whose output is gone for good."""
+def test_an_output_that_somebody_removed_is_damage(old):
+    """A promoted output that is gone, and not by cleanup, is reported; the list goes on naming it."""
     home, session_id = old
     run_clean(home)
     folder = Path(home.path) / "sessions" / session_id
     os.unlink(folder / "runs/0001/output.txt")
-    assert [one.id for one in run_clean(home).damaged] == [session_id], "removed by somebody else: that is damage"
+    assert [one.id for one in run_clean(home).damaged] == [session_id]
+    assert [row["run_id"] for row in json.loads((folder / "outputs/relevant.json").read_text())["items"]] == ["0001"]
+
+
+@pytest.mark.parametrize("damage", ["{", '{"items": []}', None])
+def test_a_damaged_list_of_promoted_outputs_is_written_anew(old, damage: str | None):
+    """The record has it too: cleanup puts relevant.json right, also when there is nothing to remove."""
+    home, session_id = old
+    run_clean(home)
+    path = Path(home.path) / "sessions" / session_id / "outputs/relevant.json"
+    before = path.read_bytes()
+    path.unlink()
+    if damage is not None:
+        path.write_text(damage.ljust(len(before)))  # the same size: only the digest tells
+    name = f".maestro/sessions/{session_id}/outputs/relevant.json"
+    planned = run_clean(home, dry_run=True)
+    assert (planned.repaired, planned.damaged) == ([name], [])
+    assert not verify(home, session_id).ok  # control: it was damaged, and a dry run changes nothing
+    assert run_clean(home).repaired == [name]
+    assert path.read_bytes() == before
+    assert verify(home, session_id).ok
+    assert run_clean(home).repaired == []
+
+
+def test_broken_rows_in_another_programs_list_are_dropped(project: Path):
+    """Rows of runs without output go, the others stay with every field they have."""
+    folder = project / ".maestro/sessions/other--abcdef"
+    for run in ("0001", "0002"):
+        (folder / f"runs/{run}").mkdir(parents=True)
+    (folder / "outputs").mkdir()
+    (folder / "session.json").write_text('{"id": "other--abcdef", "state": "finalizada"}')
+    (folder / "runs/0001/output.txt").write_text("kept")
+    rows = [{"run_id": "0001", "motivo": "analysis"}, {"run_id": "0002"}, {"run_id": "0009"}]
+    (folder / "outputs/relevant.json").write_text(json.dumps({"items": rows, "version": 3}))
+    home = Home.of_project(Project(project))
+    assert run_clean(home).repaired == [".maestro/sessions/other--abcdef/outputs/relevant.json"]
+    kept = json.loads((folder / "outputs/relevant.json").read_text())
+    assert kept == {"items": [{"run_id": "0001", "motivo": "analysis"}], "version": 3}
+    assert verify(home, "other--abcdef").ok
 
 
 def test_the_earlier_of_two_clocks_decides(project: Path):

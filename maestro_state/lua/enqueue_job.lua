@@ -1,5 +1,5 @@
 --[[
-enqueue_run: put a run's job where RQ's workers look for it, unless it waits there already.
+enqueue_job: put a job where RQ's workers look for it, unless it waits there already.
 KEYS     queue: job queue queues
 ARGV     job_id life_ms fields...
 RETURNS  OK | QUEUED

@@ -1,0 +1,81 @@
+"""The archived sessions of a checkout as rows of a list: read from its index, held against what is on disk.
+
+Ten thousand of them are listed at about what reading their index costs: rows are decoded into the form they are
+returned in, and only those that are out of the ordinary are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from maestro_state.archive.home import Home
+from maestro_state.archive.reader import ArchivedSession, index_row
+from maestro_state.errors import MaestroError
+from maestro_state.models import SessionSummary
+from maestro_state.names import is_session_id, slug_of
+from maestro_state.project import IndexRow, Project
+from maestro_state.states import Liveness
+
+_EXPIRED = str(Liveness.EXPIRED)
+
+
+class _Row(SessionSummary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A row of the index as a row of a list. Factories, since a plain default would be left out of JSON."""
+
+    status: str = msgspec.field(default_factory=partial(str, _EXPIRED))
+    active: bool = msgspec.field(default_factory=bool)
+    archived: bool = msgspec.field(default_factory=partial(bool, 1))
+    orphan: bool = msgspec.field(default_factory=bool)
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    sessions: list[_Row]
+
+
+_decode = msgspec.json.Decoder(_Rows).decode
+
+
+def archived_rows(project: Project, home: Home, active: str | None, live: set[str]) -> list[SessionSummary]:
+    """Return what a checkout knows and the server does not.
+
+    An orphan is a row of the index with nothing on disk, or something on disk that the index does not know.
+    """
+    indexed = project.read_index(_decode)
+    rows: list[SessionSummary] = list(indexed.sessions) if indexed else []
+    on_disk, known = home.names(), {row.id for row in rows}
+    if known & live:
+        rows = [row for row in rows if row.id not in live]
+    marked = {row.id for row in rows if row.active} ^ ({active} & known if active else set())
+    if odd := (known - on_disk) | marked:
+        rows = [_corrected(row, active, on_disk) if row.id in odd else row for row in rows]
+    strangers = sorted(name for name in on_disk - known - live if is_session_id(name))
+    return rows + [_stranger(home, session_id, active) for session_id in strangers]
+
+
+def _corrected(row: SessionSummary, active: str | None, on_disk: set[str]) -> SessionSummary:
+    is_there = row.id in on_disk
+    return msgspec.structs.replace(row, active=row.id == active, archived=is_there, orphan=not is_there)
+
+
+def _stranger(home: Home, session_id: str, active: str | None) -> SessionSummary:
+    """Return the row of an archive that the index does not know; one that cannot be read is shown all the same."""
+    try:
+        session = ArchivedSession(home, session_id).record()
+    except MaestroError:
+        row = IndexRow(session_id, slug_of(session_id), "?", "", "9999")
+    else:
+        row = index_row(session)
+    return SessionSummary(
+        id=row.id,
+        slug=row.slug,
+        state=row.state,
+        status=_EXPIRED,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        finalized_at=row.finalized_at,
+        active=session_id == active,
+        archived=True,
+        orphan=True,
+    )

@@ -1,0 +1,139 @@
+"""The generation before the present one, kept to build the next one on: two trees that take turns.
+
+Linking a thousand unchanged files anew costs far more than what changed since. A spare is used only if it is provably
+as it was left: its manifest is whole, and neither in it nor in the present generation has a name come or gone since,
+which every folder's time of change tells. It is moved away before it is touched, so a kill leaves no half-changed one.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+
+import msgspec
+
+from maestro_state.archive import layout
+from maestro_state.archive.tree import Tree
+from maestro_state.disk import Folder
+from maestro_state.errors import MaestroError
+from maestro_state.names import is_session_id
+
+#: The folder spares are in: hidden and git-ignored, beside the sessions.
+SPARES = ".spare"
+#: Seconds after which a spare that was not used costs more room than it is worth.
+STALE_S = 3600.0
+
+#: Folder → when a name in it last came or went, in nanoseconds.
+Stamps = dict[str, int]
+
+
+class _Ledger(msgspec.Struct, frozen=True):
+    """What a spare was left with."""
+
+    digest: str  #: of the present generation's manifest
+    present: Stamps
+    spare: Stamps
+
+
+_decode = msgspec.json.Decoder(_Ledger).decode
+
+
+def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
+    """Return the stamps of every folder of a generation; None when one is missing."""
+    folders = {path.rpartition("/")[0] for path in manifest.files} | {"", *layout.FOLDERS}
+    found = {}
+    for path in sorted(folders):
+        status = tree.status(path) if path else tree.root.own_status()
+        if status is None:
+            return None
+        found[path] = status.st_mtime_ns
+    return found
+
+
+class Spares:
+    """The spares of one home; a session's are touched under its lock only."""
+
+    def __init__(self, sessions: Folder) -> None:
+        """Take the folder of sessions."""
+        self._sessions = sessions
+
+    def take(
+        self, session_id: str, present: layout.Manifest, stamps: Stamps | None, target: Folder, name: str
+    ) -> layout.Manifest | None:
+        """Move a session's spare out of the way under a name, to be built on; return its manifest.
+
+        None when there is none, or it cannot be trusted: then it is gone.
+        """
+        try:
+            with self._sessions.child(SPARES) as folder:
+                manifest = self._trusted(folder, session_id, present, stamps)
+                if manifest is not None:
+                    folder.move_to(session_id, target, name)
+                    folder.remove(f"{session_id}.json")
+                    return manifest
+        except FileNotFoundError:
+            return None
+        self.discard(session_id)
+        return None
+
+    def _trusted(
+        self, folder: Folder, session_id: str, present: layout.Manifest, stamps: Stamps | None
+    ) -> layout.Manifest | None:
+        content = folder.read(f"{session_id}.json", limit=layout.JSON_LIMIT)
+        if content is None or stamps is None:
+            return None
+        try:
+            ledger = _decode(content)
+            with folder.child(session_id) as place, Tree(place) as tree:
+                encoded = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) or b""
+                manifest = layout.decode_manifest(encoded, session_id)
+                found = stamps_of(tree, manifest)
+        except (MaestroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        is_untouched = ledger.digest == present.digest and ledger.present == stamps and ledger.spare == found
+        return manifest if is_untouched else None
+
+    def keep(self, session_id: str, source: Folder, name: str, *, stamps: Stamps, present: Stamps, digest: str) -> None:
+        """Keep a generation that was just replaced, by the name it has in a folder."""
+        with self._sessions.child(SPARES, create=True) as folder:
+            source.move_to(name, folder, session_id)
+            ledger = _Ledger(digest, present, stamps)
+            folder.replace(f"{session_id}.json", msgspec.json.encode(ledger), durable=False)
+
+    def discard(self, session_id: str) -> None:
+        """Remove a session's spare, if there is one."""
+        try:
+            with self._sessions.child(SPARES) as folder:
+                folder.remove(f"{session_id}.json")
+                status = folder.status(session_id)
+                if status is not None and stat.S_ISDIR(status.st_mode):
+                    folder.remove_tree(session_id)
+                else:
+                    folder.remove(session_id)  # a link is removed itself, never followed
+        except FileNotFoundError:
+            return
+
+    def sweep(self) -> list[str]:
+        """Remove the spares of sessions that are gone or have been quiet for a while; one in use is left alone."""
+        removed: list[str] = []
+        try:
+            with self._sessions.child(SPARES) as folder:
+                names = folder.names()
+        except FileNotFoundError:
+            return removed
+        for session_id in sorted({name.removesuffix(".json") for name in names}):
+            if not is_session_id(session_id):
+                continue
+            with self._sessions.try_locked(f".{session_id}.lock") as held:
+                if held is not None and self._is_stale(session_id):
+                    self.discard(session_id)
+                    removed.append(f"{SPARES}/{session_id}")
+        return removed
+
+    def _is_stale(self, session_id: str) -> bool:
+        if self._sessions.status(session_id) is None:
+            return True
+        with self._sessions.child(SPARES) as folder:
+            ledger = folder.status(f"{session_id}.json")
+        # A clock that was set back makes it look new, one set forward old: either way only room is at stake.
+        return ledger is None or time.time() - ledger.st_mtime > STALE_S

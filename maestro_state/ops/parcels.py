@@ -1,0 +1,61 @@
+"""An archived session on its way through the server, piece by piece: what a piece is, how it is passed on. Pure.
+
+Few pieces wait at a time, so that no archive needs to fit into the server's memory; what nobody fetches expires.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from maestro_state.errors import FileCorrupt
+from maestro_state.ops.replies import text
+from maestro_state.ops.terms import Terms
+from maestro_state.scripts import Call, Query, load
+
+#: Largest content of a piece, in bytes, and how many wait at a time: two megabytes of the server's memory.
+PIECE_BYTES = 256 * 1024
+PIECES_MAX = 8
+#: Life of a parcel that nobody fetches, in milliseconds.
+LIFE_MS = 60_000
+
+#: What a reference looks like that is sent to workers, and the token that names a parcel.
+REF = re.compile(r"[a-z0-9][a-z0-9-]{0,79}", re.ASCII)
+TOKEN = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+#: Kinds of pieces: the id of what comes, a part of a file, that it was all; or who has no such session, or why not.
+BEGIN, PART, END, NONE, FAILED = "begin", "part", "end", "none", "failed"
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """One piece; numbered, so that one that was lost or came twice is noticed."""
+
+    number: int
+    kind: str
+    name: str  #: of a part its path, else what the kind says
+    data: bytes = b""
+
+
+_decode = msgspec.msgpack.Decoder(Piece).decode
+
+
+def add_piece(terms: Terms, token: str, piece: Piece) -> Call:
+    """Pass a piece on; answers False when too many wait."""
+    args = (LIFE_MS, PIECES_MAX, msgspec.msgpack.encode(piece))
+    return Call(load("add_piece"), terms.keys.parcel(token), args, lambda reply: text(reply[0]) == "OK")
+
+
+def next_piece(terms: Terms, token: str, wait_s: int) -> Query:
+    """Fetch the next piece, waiting for it in the server; None when none came."""
+
+    def read(reply: list[Any] | None) -> Piece | None:
+        if reply is None:
+            return None
+        try:
+            return _decode(reply[1])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise FileCorrupt(f"what came through the server is not a piece of an archive ({error})") from error
+
+    return Query(("BLPOP", terms.keys.parcel(token)[0], wait_s), read)

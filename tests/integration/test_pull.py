@@ -1,0 +1,228 @@
+"""Archives that travel through the server: whole or not at all, from whichever worker has them, and never believed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import redis
+
+from maestro_state import Maestro
+from maestro_state._sync import pull as pulling
+from maestro_state.archive import layout
+from maestro_state.archive.home import Home
+from maestro_state.embedded import socket_path
+from maestro_state.errors import Conflict, FileCorrupt, NoWorker, Refused, SessionNotFound, WorkFailed
+from maestro_state.ops.parcels import BEGIN, END, PART, Piece
+from maestro_state.project import Project
+from tests.cli_runs import printed, refused
+from tests.stored import Filler
+from tests.workshop import Workshop
+
+
+@pytest.fixture
+def shop(project: Path):
+    """Return a project with a server, and no worker yet."""
+    with Workshop(project) as shop:
+        yield shop
+
+
+@pytest.fixture
+def laptop(tmp_path_factory):
+    """Return another checkout, on another machine as far as its disk goes."""
+    folder = tmp_path_factory.mktemp("laptop")
+    (folder / ".maestro").mkdir()
+    return folder
+
+
+def address(shop: Workshop) -> str:
+    return f"unix://{socket_path(shop.project)}"
+
+
+def raw(shop: Workshop) -> redis.Redis:
+    return redis.Redis(unix_socket_path=str(socket_path(shop.project)))
+
+
+def archived(shop: Workshop, name: str = "gone", size: int = 3_000_000) -> str:
+    """Archive a session with an output, and have the server let go of it."""
+    maestro = shop.open()
+    session = maestro.sessions.start(name, note="since monday")
+    maestro.messages.add("user", "why?")
+    fill = Filler(raw(shop), maestro.server.terms.keys, session.id)
+    fill.item(b"print(1)\n")
+    fill.item(b"")
+    fill.run(os.urandom(size), prompt=b"explain", chunks=8)
+    maestro.sessions.end(session.id)
+    raw(shop).delete(*maestro.server.terms.keys.session(session.id))
+    return session.id
+
+
+def tree(project: Path, session_id: str) -> dict[str, bytes]:
+    folder = project / ".maestro/sessions" / session_id
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path: content for path, content in found.items() if path != layout.MANIFEST}
+
+
+def test_an_archive_comes_from_the_worker_that_has_it(shop: Workshop, laptop: Path):
+    """By its slug, through the server alone: the same files, verified, in the index, read like any other; once."""
+    session_id = archived(shop)
+    shop.start_worker(laptop, MAESTRO_REDIS_URL=address(shop))  # one that does not have it
+    shop.start_worker()
+    env = {"MAESTRO_REDIS_URL": address(shop)}
+    done = printed(laptop, "pull", "gone", env=env)
+    assert (done["session_id"], done["written"]) == (session_id, True)
+    assert tree(laptop, session_id) == tree(shop.project, session_id)
+    assert printed(laptop, "verify", session_id, env=env)["ok"]
+    there = printed(laptop, "session", "status", "gone", env=env)
+    assert there == printed(shop.project, "session", "status", "gone", env=env)
+    rows = printed(laptop, "session", "list", env=env)["sessions"]
+    assert [(row["id"], row["archived"], row["orphan"]) for row in rows] == [(session_id, True, False)]
+    assert printed(laptop, "pull", session_id[-6:], env=env)["written"] is False
+    assert not raw(shop).keys("*parcel*")
+
+
+def test_what_nobody_has_is_not_found_and_nobody_to_ask_is_said(shop: Workshop, laptop: Path):
+    """Exit 3 when every worker has said no, 5 when none listens, 2 for what is no reference, 4 for a live session."""
+    env = {"MAESTRO_REDIS_URL": address(shop)}
+    code, error = refused(laptop, "pull", "gone", env=env)
+    assert (code, error["code"]) == (5, "no_worker")
+    assert "maestro worker" in error["hint"]
+    shop.start_worker()
+    shop.start_worker(laptop, MAESTRO_REDIS_URL=address(shop))
+    code, error = refused(laptop, "pull", "gone", env=env)
+    assert (code, error["code"]) == (3, "session_not_found")
+    assert refused(laptop, "pull", "../../etc", env=env)[0] == 2
+    live = shop.open().sessions.start("live")
+    code, error = refused(laptop, "pull", live.id, env=env)
+    assert (code, error["code"]) == (4, "refused")
+
+
+def test_a_pull_that_is_killed_leaves_nothing_or_the_old_one(shop: Workshop, laptop: Path):
+    """Killed in the middle of the way, there is no session; the next pull has all of it, the sweep takes the rest."""
+    session_id = archived(shop)
+    shop.start_worker()
+    code = (
+        "import os, signal, sys; from maestro_state import Maestro\n"
+        "def show(done, total):\n"
+        "    if done > total // 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Maestro(sys.argv[1]).archive.pull(sys.argv[2], show)"
+    )
+    command = [sys.executable, "-c", code, str(laptop), session_id]
+    killed = subprocess.run(command, env=os.environ | {"MAESTRO_REDIS_URL": address(shop)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert os.listdir(laptop / ".maestro/sessions/.staging")  # control: it had begun to write
+    with Maestro(laptop, redis_url=address(shop)) as maestro:
+        assert session_id not in maestro.places.own.ids()
+        assert maestro.archive.pull(session_id).written
+        assert maestro.archive.verify(session_id).ok
+        maestro.archive.sweep()
+    assert tree(laptop, session_id) == tree(shop.project, session_id)
+    assert os.listdir(laptop / ".maestro/sessions/.staging") == []
+
+
+def test_damage_at_the_sender_is_said_and_not_passed_on(shop: Workshop, laptop: Path):
+    """An archive that does not verify where it is stays there."""
+    session_id = archived(shop, size=1000)
+    (shop.project / ".maestro/sessions" / session_id / "messages.jsonl").write_bytes(b"{}\n")
+    shop.start_worker()
+    with Maestro(laptop, redis_url=address(shop)) as maestro:
+        with pytest.raises(WorkFailed, match=r"damaged: messages\.jsonl"):
+            maestro.archive.pull(session_id)
+        assert session_id not in maestro.places.own.ids()
+
+
+def test_an_archive_that_goes_further_here_is_kept(shop: Workshop, laptop: Path):
+    """What this checkout has beyond the team's copy is not overwritten."""
+    session_id = archived(shop, size=1000)
+    shop.start_worker()
+    with Maestro(laptop, redis_url=address(shop)) as maestro:
+        maestro.archive.pull(session_id)
+        folder = laptop / ".maestro/sessions" / session_id
+        manifest = layout.decode_manifest((folder / layout.MANIFEST).read_bytes(), session_id)
+        later = msgspec.structs.replace(manifest, last_id="9999999999999-0")
+        (folder / layout.MANIFEST).write_bytes(layout.encode_manifest(later))
+        (folder / "session.json").unlink()  # not whole any more: so it is asked for again
+        with pytest.raises(Conflict, match="goes further"):
+            maestro.archive.pull(session_id)
+
+
+ID = "evil--abcdef"
+GOOD = {"session.json": b"{}", "runs/0001/output.txt": b"x"}
+
+
+def manifest_of(files: dict[str, bytes], session_id: str = ID) -> bytes:
+    entries = {path: layout.FileEntry(layout.sha256(content), len(content)) for path, content in files.items()}
+    return layout.encode_manifest(
+        layout.Manifest(format=1, session_id=session_id, generation=1, written_at="", last_id="1-0", files=entries)
+    )
+
+
+def parcel(manifest: bytes, *parts: tuple[str, bytes], begin: str = ID, end: bool = True) -> list[Piece]:
+    pieces = [(BEGIN, begin, b""), (PART, layout.MANIFEST, manifest), *((PART, *part) for part in parts)]
+    pieces += [(END, begin, b"")] if end else []
+    return [Piece(number, *piece) for number, piece in enumerate(pieces)]
+
+
+_GOOD = tuple(GOOD.items())
+HOSTILE = {
+    "a path that leads outside": parcel(manifest_of({"../../evil": b"x"}), ("../../evil", b"x")),
+    "an absolute path": parcel(manifest_of({"/tmp/evil": b"x"}), ("/tmp/evil", b"x")),
+    "more than announced": parcel(manifest_of(GOOD), ("session.json", b"{}" + b" " * 1000), _GOOD[1]),
+    "less than announced": parcel(manifest_of(GOOD), ("session.json", b"{"), _GOOD[1]),
+    "another content": parcel(manifest_of(GOOD), ("session.json", b"[]"), _GOOD[1]),
+    "a file that was not announced": parcel(manifest_of(GOOD), *_GOOD, ("evil.txt", b"x")),
+    "a file missing": parcel(manifest_of(GOOD), _GOOD[0]),
+    "a file twice": parcel(manifest_of(GOOD), *_GOOD, _GOOD[0]),
+    "another session's manifest": parcel(manifest_of(GOOD, "other--abcdef"), *_GOOD),
+    "a manifest that is none": parcel(b"[" * 100_000, *_GOOD),
+    "a manifest that names itself": parcel(manifest_of({layout.MANIFEST: b"x"}), (layout.MANIFEST, b"x")),
+    "a file in the place of a folder": parcel(manifest_of({"runs": b"x"}), ("runs", b"x")),
+    "another session than asked for": parcel(manifest_of(GOOD), *_GOOD, begin="other--fedcba"),
+    "a name that is no session's": parcel(manifest_of(GOOD), *_GOOD, begin="../../x"),
+    "a piece missing": [piece for piece in parcel(manifest_of(GOOD), *_GOOD) if piece.number != 2],
+    "an odd kind": [Piece(0, BEGIN, ID), Piece(1, "exec", "os.system", b"id")],
+}
+
+
+def fetch(shop: Workshop, laptop: Path, pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pull while a stranger answers with these pieces."""
+    server = raw(shop)
+    server.sadd("rq:workers:maestro", "rq:worker:maestro-stranger")
+    server.set("rq:worker:maestro-stranger", "", ex=60)
+    token = os.urandom(16)
+    monkeypatch.setattr(pulling.os, "urandom", lambda _: token)
+    key = f"maestro:{{{token.hex()}}}:parcel"
+    server.delete(key)
+    server.rpush(key, *pieces)
+    server.expire(key, 60)
+    try:
+        with Maestro(laptop, redis_url=address(shop)) as maestro:
+            maestro.server.connection.call("PING")
+            maestro.archive.pull(ID)
+    finally:
+        monkeypatch.undo()
+        server.delete("rq:workers:maestro", "rq:worker:maestro-stranger")
+
+
+def test_nothing_a_stranger_sends_is_kept(shop: Workshop, laptop: Path, monkeypatch: pytest.MonkeyPatch):
+    """Names, sizes, digests, order and shape are checked; nothing appears, inside or outside; a good one is kept."""
+    home = Home.of_project(Project(str(laptop)))
+    encoded = {name: [msgspec.msgpack.encode(piece) for piece in pieces] for name, pieces in HOSTILE.items()}
+    encoded["not a piece"] = [b"\xff" * 100]
+    encoded["a deep one"] = [b"\x91" * 100_000]
+    for name, pieces in encoded.items():
+        with pytest.raises((FileCorrupt, WorkFailed)) as caught:
+            fetch(shop, laptop, pieces, monkeypatch)
+        assert not isinstance(caught.value, (NoWorker, SessionNotFound, Refused)), name
+        assert home.ids() == set(), name
+        assert not (laptop / "evil").exists(), name
+        assert not (laptop / ".maestro/evil").exists(), name
+    # Control: the same way, a proper one arrives.
+    fetch(shop, laptop, [msgspec.msgpack.encode(piece) for piece in parcel(manifest_of(GOOD), *_GOOD)], monkeypatch)
+    assert home.ids() == {ID}
+    assert tree(laptop, ID) == GOOD

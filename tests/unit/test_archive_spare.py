@@ -1,0 +1,153 @@
+"""The generation kept to build the next on: used when it is as it was left, thrown away when it is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from maestro_state.archive import layout
+from maestro_state.archive.home import Home
+from maestro_state.archive.spare import SPARES, STALE_S
+from maestro_state.archive.verify import verify
+from maestro_state.disk import Folder
+from maestro_state.project import Project
+from tests.generations import SESSION_ID, generation_of, write_generation
+
+
+@pytest.fixture
+def kept(project: Path) -> Path:
+    """Return a project with generation 1 in place and generation 0 beside it."""
+    for number in (0, 1):
+        write_generation(project, number, keep_spare=True)
+    assert (project / ".maestro/sessions" / SPARES / SESSION_ID).is_dir()
+    return project
+
+
+@pytest.fixture
+def links(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record what is linked: nothing that never changed, while the spare is used."""
+    linked: list[str] = []
+    original = Folder.link
+
+    def link(self, name, source, source_name):
+        linked.append(name)
+        original(self, name, source, source_name)
+
+    monkeypatch.setattr(Folder, "link", link)
+    return linked
+
+
+def folder_of(project: Path) -> Path:
+    return project / ".maestro/sessions" / SESSION_ID
+
+
+def spare_of(project: Path) -> Path:
+    return project / ".maestro/sessions" / SPARES / SESSION_ID
+
+
+def test_checkpoints_take_turns_without_linking(kept: Path, links: list[str]):
+    """Generation after generation is whole, and nothing that did not change is touched."""
+    trees = {folder_of(kept).stat().st_ino, spare_of(kept).stat().st_ino}
+    for number in (2, 1, 2, 2, 1):
+        write_generation(kept, number, keep_spare=True)
+        assert generation_of(kept) == number
+        assert verify(Home.of_project(Project(kept)), SESSION_ID).ok
+        assert {folder_of(kept).stat().st_ino, spare_of(kept).stat().st_ino} == trees
+    assert "ctx-0001.txt" not in links
+
+
+def _stranger_in_the_archive(project: Path) -> None:
+    (folder_of(project) / "NOTES.txt").write_text("mine")
+
+
+def _stranger_deep_in_the_archive(project: Path) -> None:
+    (folder_of(project) / "context/blobs/mine.txt").write_text("mine")
+
+
+def _name_gone_from_the_spare(project: Path) -> None:
+    (spare_of(project) / "context/blobs/ctx-0001.txt").unlink()
+
+
+def _spare_half_gone(project: Path) -> None:
+    shutil.rmtree(spare_of(project) / "context")
+
+
+def _manifest_of_the_spare_damaged(project: Path) -> None:
+    path = spare_of(project) / layout.MANIFEST
+    path.write_bytes(path.read_bytes().replace(b"0-0", b"9-9"))
+
+
+def _ledger_damaged(project: Path) -> None:
+    Path(f"{spare_of(project)}.json").write_bytes(b"[" * 10_000)
+
+
+def _ledger_gone(project: Path) -> None:
+    Path(f"{spare_of(project)}.json").unlink()
+
+
+def _another_generation_meanwhile(project: Path) -> None:
+    saved = project / "saved"
+    spares = spare_of(project).parent
+    shutil.copytree(spares, saved)
+    write_generation(project, 2)
+    shutil.rmtree(spares)
+    shutil.move(saved, spares)
+
+
+def _link_in_its_place(project: Path) -> None:
+    outside = project / "outside"
+    shutil.move(spare_of(project), outside)
+    os.symlink(outside, spare_of(project))
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        _stranger_in_the_archive, _stranger_deep_in_the_archive, _name_gone_from_the_spare, _spare_half_gone,
+        _manifest_of_the_spare_damaged, _ledger_damaged, _ledger_gone, _another_generation_meanwhile,
+        _link_in_its_place,
+    ],
+)  # fmt: skip
+def test_a_spare_that_is_not_as_it_was_left_is_not_used(kept: Path, links: list[str], happened):
+    """Whatever came or went in between, the next generation is linked anew, whole, with what others put there."""
+    happened(kept)
+    strangers = [path.relative_to(folder_of(kept)) for path in folder_of(kept).rglob("*") if path.name in STRANGERS]
+    write_generation(kept, 2, keep_spare=True)
+    assert "ctx-0001.txt" in links  # control: without the change it is not linked
+    assert generation_of(kept) == 2
+    assert verify(Home.of_project(Project(kept)), SESSION_ID).ok
+    write_generation(kept, 1, keep_spare=True)
+    assert [(folder_of(kept) / path).read_text() for path in strangers] == ["mine"] * len(strangers)
+    if (kept / "outside").exists():
+        assert (kept / "outside/session.json").exists()
+
+
+STRANGERS = ("NOTES.txt", "mine.txt")
+
+
+def test_what_changed_in_the_present_one_is_never_written_through_the_spare(kept: Path):
+    """A file with two names is replaced, not written to: the one before stays what it was."""
+    before = {path: path.read_bytes() for path in folder_of(kept).rglob("*") if path.is_file()}
+    write_generation(kept, 2, keep_spare=True)
+    after = {path: path.read_bytes() for path in spare_of(kept).rglob("*") if path.is_file()}
+    assert sorted(before.values()) == sorted(after.values())
+
+
+def test_spares_go_with_their_session_and_with_time(kept: Path):
+    """The last generation, removal and the trash take the spare along; the sweep takes one that is not used."""
+    home = Home.of_project(Project(kept))
+    write_generation(kept, 2)
+    assert os.listdir(kept / ".maestro/sessions" / SPARES) == []
+    write_generation(kept, 1, keep_spare=True)
+    assert home.sweep_leftovers() == []
+    ledger = f"{spare_of(kept)}.json"
+    os.utime(ledger, times=(os.stat(ledger).st_mtime - 2 * STALE_S,) * 2)
+    assert home.sweep_leftovers() == [f"{SPARES}/{SESSION_ID}"]
+    for gone in (home.remove, home.move_to_trash):
+        for number in (1, 2):
+            write_generation(kept, number, keep_spare=True)
+        gone(SESSION_ID)
+        assert os.listdir(kept / ".maestro/sessions" / SPARES) == []
