@@ -59,7 +59,7 @@ def open_place() -> Iterator[Path]:
 
 
 def test_an_ordinary_user_in_a_read_only_folder_loses_nothing():
-    """sync, end and sweep leave with 1 and say why; the session stays on the server; made writable, a sweep writes it."""
+    """sync, end and sweep leave with 1 and say why; the session stays; made writable, a sweep writes it."""
     with open_place() as place, valkey(place, args=["--unixsocketperm", "777"]) as server:
         server.folder.chmod(0o755)
         project = place / "project"
