@@ -193,6 +193,10 @@ class Folder:
         _check(name)
         if depth == 0:
             raise WorkFailed(f"{self._inside(name)} is nested too deep to be Maestro's", hint="remove it by hand")
+        status = self.status(name)
+        if status is not None and not stat.S_ISDIR(status.st_mode):
+            self.remove(name)  # a link in a folder's place: else it would stand in the way of every sweep to come
+            return
         try:
             inner = self.child(name)
         except FileNotFoundError:

@@ -78,4 +78,5 @@ def job_status(terms: Terms, job_id: str) -> Query:
 
 def worker_names(terms: Terms) -> Query:
     """Read the keys of the workers that said they listen; whether one still lives, its key says."""
-    return Query(("SMEMBERS", terms.keys.queue_workers), lambda reply: [text(one) for one in reply])
+    # Only handed back to the server, and so not decoded: whoever can write there can write any bytes.
+    return Query(("SMEMBERS", terms.keys.queue_workers), list)

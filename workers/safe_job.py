@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from redis import Redis
+from redis.exceptions import ResponseError
 from rq.exceptions import NoSuchJobError
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job
@@ -80,7 +81,10 @@ class SafeJob(Job):
         lengths = self.connection.pipeline(transaction=False)
         for name in (*_READ, *_FORBIDDEN):
             lengths.hstrlen(self.key, name)
-        sizes = dict(zip((*_READ, *_FORBIDDEN), lengths.execute(), strict=True))
+        try:
+            sizes = dict(zip((*_READ, *_FORBIDDEN), lengths.execute(), strict=True))
+        except ResponseError:
+            self._refuse("its key is not a job's")
         if not any(sizes.values()):
             raise NoSuchJobError(f"No such job: {self.id}")
         present = [name for name in _FORBIDDEN if sizes[name]]

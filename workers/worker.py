@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import signal
 import socket
@@ -16,11 +17,12 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import Queue
 from rq.exceptions import StopRequested
@@ -54,7 +56,11 @@ UPKEEP_S = 60
 #: Seconds RQ keeps a job as started without a sign of life.
 JOB_LEASE_S = 60
 
+#: Names of queues are namespaces: no comma, blank or list that RQ could take for several.
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
 _log = get_logger("maestro.worker")
+_security = get_logger("maestro.security")
 
 
 class _NoPenalty(BaseDeathPenalty):
@@ -76,6 +82,8 @@ class RunWorker(SimpleWorker):
 
     def __init__(self, queue_name: str, workshop: Workshop, address: Address, *, name: str) -> None:
         """Listen on one queue. With two, RQ loses the job of a worker that is killed between taking and starting it."""
+        if not isinstance(queue_name, str) or not _QUEUE_NAME.fullmatch(queue_name):
+            raise ConfigError(f"a worker listens on exactly one queue, and {queue_name!r} is not the name of one")
         client = queue_client(address)
         queue = SafeQueue(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
         with warnings.catch_warnings():
@@ -92,8 +100,6 @@ class RunWorker(SimpleWorker):
                 maintenance_interval=UPKEEP_S,
                 worker_ttl=ALIVE_S,
             )
-        if len(self.queues) != 1:
-            raise ConfigError("a worker listens on exactly one queue")
         self._workshop = workshop
         self._tended_at = 0.0
         self._signed_at = 0.0
@@ -124,7 +130,15 @@ class RunWorker(SimpleWorker):
         """Look after the runs of lost workers, and now and then do RQ's own upkeep."""
         self.tend()
         if self.last_cleaned_at is None or SimpleWorker.should_run_maintenance_tasks.fget(self):
+            self._upkeep()
+
+    def _upkeep(self) -> None:
+        """Do RQ's own upkeep; what a stranger wrote into its registries must not end every worker in turn."""
+        try:
             super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
+        except (ResponseError, ValueError) as error:
+            self.last_cleaned_at = datetime.now(UTC)  # type: ignore[assignment]  # RQ says None and means a time
+            _security.error("upkeep_refused", reason=f"a key of RQ's is not what it should be ({type(error).__name__})")
 
     def tend(self) -> None:
         """End runs whose worker is gone; wake workers for those without a job."""

@@ -199,12 +199,13 @@ class AsyncRuns:
     async def sent(self, run_id: str, ref: str | None = None) -> Sent:
         """Return what a run was sent of the context: ids and digests."""
         session_id = await self._sessions.resolve(ref)
-        return await (await self._sessions.source(session_id)).sent_context(run_id)
+        return await (await self._sessions.source(session_id)).sent_context(ops.check_run_id(run_id))
 
     async def chunks(self, run_id: str, ref: str | None = None) -> AsyncIterator[bytes]:
         """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
+        number = ops.check_run_id(run_id)
         source = await self._sessions.source(ref)
-        async for piece in source.output(run_id):
+        async for piece in source.output(number):
             yield piece
 
     async def output(self, run_id: str, ref: str | None = None) -> bytes:

@@ -200,12 +200,13 @@ class Runs:
     def sent(self, run_id: str, ref: str | None = None) -> Sent:
         """Return what a run was sent of the context: ids and digests."""
         session_id = self._sessions.resolve(ref)
-        return (self._sessions.source(session_id)).sent_context(run_id)
+        return (self._sessions.source(session_id)).sent_context(ops.check_run_id(run_id))
 
     def chunks(self, run_id: str, ref: str | None = None) -> Iterator[bytes]:
         """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
+        number = ops.check_run_id(run_id)
         source = self._sessions.source(ref)
-        for piece in source.output(run_id):
+        for piece in source.output(number):
             yield piece
 
     def output(self, run_id: str, ref: str | None = None) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from maestro_state.archive.layout import is_dense
 from maestro_state.clock import from_iso, iso
 from maestro_state.contents import ContextItem, Flags, OutputRef, RelevantOutput, Run, SentItem, Snapshot
 from maestro_state.errors import FileCorrupt
@@ -23,7 +24,9 @@ _STATUSES = ("pending", "running", "success", "error", "canceled", "dry")
 
 
 def decode(content: bytes, path: str) -> Any:
-    """Read JSON; raise FileCorrupt with the path for what is none, or nested beyond reason."""
+    """Read JSON; raise FileCorrupt with the path for what is none, or holds or nests more than is reasonable."""
+    if is_dense(content):
+        raise FileCorrupt(f"{path} holds more values than any session has", hint="maestro verify names what is damaged")
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

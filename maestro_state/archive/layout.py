@@ -38,12 +38,22 @@ FOLDERS = ("context", "context/items", "context/blobs", "runs", "outputs", "expo
 #: Largest JSON file that is read whole: far above what any session has.
 JSON_LIMIT = 256 * 1024 * 1024
 
+#: Largest document of the common layout that is read whole, and the most values one may hold: written in three bytes, a
+#: value costs two hundred of memory. Far above what people write.
+DOCUMENT_LIMIT = 64 * 1024 * 1024
+VALUES_MAX = 250_000
+
+#: Longest line of the streams: the largest message there can be, every character of it escaped.
+LINE_LIMIT = 6 * 16 * 1024 * 1024 + 1024 * 1024
+
 #: Format of manifest.json and maestro.json.
 FORMAT = 1
 
 ITEM_ID = re.compile(r"ctx-[0-9]{4,9}", re.ASCII)
 RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+#: A string of JSON, also one that never ends; takes no second look at any byte.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -132,6 +142,19 @@ def is_safe_path(path: str) -> bool:
     return all(part not in ("", ".", "..") for part in parts)
 
 
+def is_dense(content: bytes) -> bool:
+    """Tell whether JSON holds more values than any archive has, without making them."""
+    if content.count(b",") <= VALUES_MAX:
+        return False
+    values = end = 0
+    for strings, found in enumerate(_STRING.finditer(content)):  # a text may hold as many commas as it likes
+        values += content.count(b",", end, found.start())
+        end = found.end()
+        if values > VALUES_MAX or strings > 2 * VALUES_MAX:
+            return True
+    return values + content.count(b",", end) > VALUES_MAX
+
+
 def pretty(value: Any) -> bytes:
     """Write a document as people read it."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
@@ -181,6 +204,8 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 
 def decode_manifest(content: bytes, session_id: str) -> Manifest:
     """Read a manifest; raise FileCorrupt for one that is damaged, of another session, or leads outside."""
+    if is_dense(content):
+        raise FileCorrupt(f"{MANIFEST} of {session_id} names more files than any session has")
     try:
         manifest = _manifest(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

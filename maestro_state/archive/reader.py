@@ -69,7 +69,7 @@ class ArchivedSession:
 
     def _session(self, tree: Tree) -> Session:
         status = tree.status(layout.SESSION)
-        content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT)
+        content = tree.read(layout.SESSION, limit=layout.DOCUMENT_LIMIT)
         if content is None or status is None:
             raise FileCorrupt(f"{self._where(layout.SESSION)} is missing", hint=f"maestro verify {self.id}")
         row = foreign.table(content, self._where(layout.SESSION))
@@ -135,7 +135,7 @@ class ArchivedSession:
         return foreign.relevant(self._json(tree, layout.RELEVANT))
 
     def _json(self, tree: Tree, path: str) -> dict[str, Any]:
-        content = tree.read(path, limit=layout.JSON_LIMIT)
+        content = tree.read(path, limit=layout.DOCUMENT_LIMIT)
         if content is None:
             raise FileCorrupt(f"{self._where(path)} is missing")
         return foreign.table(content, self._where(path))
@@ -144,7 +144,7 @@ class ArchivedSession:
         """Return what a run was given."""
         path = layout.run_path(_checked(run_id), "sent_context.json")
         with self._tree() as tree:
-            content = tree.read(path, limit=layout.JSON_LIMIT)
+            content = tree.read(path, limit=layout.DOCUMENT_LIMIT)
         return [] if content is None else foreign.sent(content, self._where(path))
 
     def prompt(self, run_id: str) -> bytes:
@@ -248,18 +248,32 @@ class ArchivedSession:
         with self._tree() as tree:
             for number, line in enumerate(_split_lines(tree.pieces(path) or iter(())), start=1):
                 try:
+                    if line is None:
+                        raise msgspec.DecodeError("it is longer than any can be, or not JSON")
                     yield decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise FileCorrupt(f"{self._where(path)} is damaged in line {number} ({error})") from error
 
 
-def _split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
+def _split_lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
+    """Yield the lines; None, and no more, in place of one that is too long or does not begin as an object does."""
+    waiting: list[bytes] = []
+    size = 0
     for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from (line for line in whole if line)
-    if rest:
-        yield rest
+        *whole, rest = piece.split(b"\n")
+        if whole:
+            yield from (line for line in (b"".join((*waiting, whole[0])), *whole[1:]) if line)
+            waiting, size = [], 0
+        if not size and rest and rest[:1] != b"{":
+            yield None
+            return
+        waiting.append(rest)
+        size += len(rest)
+        if size > layout.LINE_LIMIT:
+            yield None
+            return
+    if size:
+        yield b"".join(waiting)
 
 
 def _checked(run_id: str) -> str:

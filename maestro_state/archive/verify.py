@@ -80,7 +80,7 @@ def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage]]:
             checked += 1
             try:
                 read = foreign.decode if path.endswith("/sent_context.json") else foreign.table
-                read(tree.read(path, limit=layout.JSON_LIMIT) or b"", path)
+                read(tree.read(path, limit=layout.DOCUMENT_LIMIT) or b"", path)
             except (MaestroError, OSError) as error:
                 damaged.append(Damage(path, _reason(error)))
         if tree.status(layout.SESSION) is None:
@@ -115,7 +115,7 @@ def _output_damage(tree: Tree, path: str, ref: OutputRef) -> str | None:
 
 def _is_cleaned(tree: Tree) -> bool:
     """Tell whether some program recorded a cleanup: then a missing output is no damage."""
-    content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT) or b"{}"
+    content = tree.read(layout.SESSION, limit=layout.DOCUMENT_LIMIT) or b"{}"
     row = foreign.decode(content, layout.SESSION)
     return isinstance(row, dict) and bool(row.get("cleanup_at"))
 

@@ -6,19 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from maestro_state.embedded import ensure
-from maestro_state.ops.claims import LEASE_MS
-from tests.embedded_project import is_alive, servers
+from tests.embedded_project import is_alive
 from tests.waiting import wait_until
 from tests.workshop import NUMBERS, Workshop, wait_dead
-
-#: Seconds the server is away in the test of that; the figure to reach is 20, which takes too long for every day.
-OUTAGE_S = float(os.environ.get("MAESTRO_TEST_OUTAGE_S", "8"))
 
 
 @pytest.fixture
@@ -102,33 +96,6 @@ def test_a_retried_run_has_the_output_of_one_attempt(shop: Workshop, fault: str)
     assert first_length > 0
 
 
-def test_a_server_that_is_away_changes_nothing_for_a_run(shop: Workshop):
-    """The server killed across heartbeats and the end of the tool: one execution, its result stored after return."""
-    shop.start_worker()
-    tool = shop.tool("slow", "import os, time\nopen('starts', 'a').write('x\\n')\nprint('one', flush=True)\n"
-                             "while not os.path.exists('go'): time.sleep(0.05)\nprint('two', flush=True)")  # fmt: skip
-    maestro = shop.open()
-    maestro.sessions.start("away", tool=tool)
-    run = maestro.runs.start("p")
-    wait_until(lambda: maestro.runs.output(run.id) == b"one\n", "the tool has begun")
-    shop.start_worker()
-    (pid,) = servers(shop.project)
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid), "the server is gone")
-    (shop.project / "go").touch()
-    assert OUTAGE_S * 1000 > LEASE_MS
-    away_until = time.monotonic() + OUTAGE_S
-    wait_until(lambda: time.monotonic() >= away_until, "the outage is over", OUTAGE_S + 5)
-    ensure(shop.project, supervise=False)
-    ended = maestro.runs.wait(run)
-
-    assert ended.status == "success"
-    assert maestro.runs.output(run.id) == b"one\ntwo\n"
-    assert (shop.project / "starts").read_text() == "x\n"
-    assert all(worker.poll() is None for worker in shop.workers)
-    assert maestro.runs.wait(maestro.runs.start("p", tool="cat")).status == "success"
-
-
 @pytest.mark.parametrize("fault", ["tool killed", "timeout", "canceled"])
 def test_a_tool_that_is_killed_leaves_nothing_and_its_output_stays(shop: Workshop, fault: str):
     """Killed from outside, out of time, or canceled from another terminal: no survivors, all lines kept, a reason."""
@@ -146,35 +113,6 @@ def test_a_tool_that_is_killed_leaves_nothing_and_its_output_stays(shop: Worksho
     numbers = _numbers(maestro.runs.output(run.id))
     assert numbers == list(range(len(numbers)))
     assert ended.output_ref.size == len(maestro.runs.output(run.id))
-
-
-def test_a_job_lost_between_taking_and_starting_is_found_again(shop: Workshop):
-    """A worker killed in that moment leaves the job in RQ's intermediate list: the run is carried out all the same."""
-    import redis
-
-    from maestro_state.embedded import socket_path
-
-    maestro = shop.open()
-    maestro.sessions.start("lost", tool="cat")
-    run = maestro.runs.start("found again")
-    raw = redis.Redis(unix_socket_path=str(socket_path(shop.project)))
-    assert raw.lmove("rq:queue:maestro", "rq:queue:maestro:intermediate", "LEFT", "RIGHT")
-    # Control: to a worker of RQ's own there is nothing to do.
-    assert raw.llen("rq:queue:maestro") == 0
-    raw.close()
-    shop.start_worker()
-    wait_until(lambda: maestro.runs.read(run.id).status == "success", "the run was carried out", 10)
-
-    assert maestro.runs.output(run.id) == b"found again"
-
-
-def test_a_worker_on_two_queues_is_not_possible():
-    """A worker takes the name of one queue; RQ's comma-separated or listed queues are not names."""
-    from inspect import signature
-
-    from workers.worker import RunWorker
-
-    assert signature(RunWorker).parameters["queue_name"].annotation == "str"
 
 
 def test_the_run_goes_on_when_its_terminal_dies(shop: Workshop):

@@ -114,19 +114,73 @@ def test_no_job_of_a_stranger_is_executed(shop: Workshop, raw: redis.Redis):
     assert "\x1b" not in log
 
 
-def test_rqs_own_worker_would_have_executed_it(shop: Workshop, raw: redis.Redis):
-    """Control: with the JSON serializer alone, a job that names os.system is executed."""
-    mark = shop.project / MARK
-    _push(raw, "a-system", _payload("os.system", f"touch {mark}"))
+def _plant_oddities(raw: redis.Redis) -> list[str]:
+    """Put things of other types where jobs are looked for, and where RQ's own upkeep looks; return the job ids."""
+    raw.set("rq:job:s-string", "y")
+    raw.rpush("rq:job:s-list", "y")
+    raw.xadd("rq:job:s-stream", {"data": "y"})
+    raw.zadd("rq:job:s-zset", {"y": 1})
+    raw.sadd("rq:job:s-set", "y")
+    jobs = ["s-string", "s-list", "s-stream", "s-zset", "s-set"]
+    raw.rpush("rq:queue:maestro", *jobs)
+    raw.rpush("rq:queue:maestro:intermediate", *jobs, b"\xff\xfe", "two\nlines", "")
+    raw.zadd("rq:wip:maestro", {"s-string:1": 1, "s-list": 1, b"\xff": 1, "two\nlines:x": 1, "": 1})
+    raw.set("rq:failed:maestro", "not a registry")
+    raw.sadd("rq:workers:maestro", b"\xff", "rq:worker:two\nlines")
+    return jobs
+
+
+@pytest.mark.parametrize("when", ["before the worker starts", "while it listens"])
+def test_keys_of_another_type_do_not_end_a_worker(shop: Workshop, raw: redis.Redis, when: str):
+    """A job that is a string, list, stream or set is refused and logged, and so is nonsense in RQ's registries."""
+    worker = shop.start_worker() if when == "while it listens" else None
+    jobs = _plant_oddities(raw)
+    raw.rpush("rq:queue:maestro", "two\nlines", "two\r\nlines", "a b", "maestro_x\n")
+    worker = worker or shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("safe", tool="cat")
+    run = maestro.runs.start("still here")
+    wait_until(lambda: maestro.runs.read(run.id).status == "success", "the run was carried out", 20)
+
+    assert maestro.runs.output(run.id) == b"still here"
+    assert raw.llen("rq:queue:maestro") == 0
+    assert worker.poll() is None
+    log = shop.log.read_text()
+    assert all(f'"job": "{job}"' in log for job in jobs)
+    assert "upkeep_refused" in log
+    assert r"two\\nlines" in log
+    assert all(line.startswith("{") for line in log.splitlines() if line), "an id broke a line of the log in two"
+
+
+def _plain_worker(shop: Workshop) -> subprocess.CompletedProcess[bytes]:
+    """Let RQ's own worker, with the JSON serializer, work off the queue."""
     code = (
         "import sys, redis; from rq import Queue, SimpleWorker; from rq.serializers import JSONSerializer\n"
         "raw = redis.Redis(unix_socket_path=sys.argv[1])\n"
         "queue = Queue('maestro', connection=raw, serializer=JSONSerializer)\n"
         "SimpleWorker([queue], connection=raw, serializer=JSONSerializer).work(burst=True)"
     )
-    subprocess.run([sys.executable, "-c", code, str(socket_path(shop.project))], check=True, capture_output=True)
+    command = [sys.executable, "-c", code, str(socket_path(shop.project))]
+    return subprocess.run(command, check=True, capture_output=True)
+
+
+def test_rqs_own_worker_would_have_executed_it(shop: Workshop, raw: redis.Redis):
+    """Control: with the JSON serializer alone, a job that names os.system is executed."""
+    mark = shop.project / MARK
+    _push(raw, "a-system", _payload("os.system", f"touch {mark}"))
+    _plain_worker(shop)
 
     assert mark.exists()
+
+
+def test_rqs_own_worker_would_have_ended(shop: Workshop, raw: redis.Redis):
+    """Control: a job whose key is a string ends RQ's own worker before it comes to the next job."""
+    raw.set("rq:job:s-string", "y")
+    raw.rpush("rq:queue:maestro", "s-string", "the-next")
+    said = _plain_worker(shop).stderr
+
+    assert b"unhandled exception, quitting" in said
+    assert raw.lrange("rq:queue:maestro", 0, -1) == [b"the-next"]
 
 
 def _resident_kib(pid: int) -> int:
