@@ -1,10 +1,12 @@
-"""The services that the embedded stack brings along: a worker, and a scheduler; at the end all is written to disk.
+"""The services that the embedded stack brings along: a worker, a scheduler, and the resident process of the commands.
 
-Each is a process, and a connection of the supervisor's own to ask whether the stack may stop.
+Worker and scheduler each come with a connection of the supervisor's own, to ask whether the stack may stop: it does not
+before all is written to disk.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from workers.usage import Insider
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
+    from workers.services import Service
 
 _log = get_logger("maestro.stack")
 
@@ -56,14 +59,17 @@ class StackService:
             return True
 
 
-def stack_services(root: Path) -> list[StackService]:
+def stack_services(root: Path) -> list[Service]:
     """Return what the stack of a project keeps running."""
     worker = program("workers.worker", str(root), "--service")
     scheduler = program("workers.scheduler", str(root))
-    return [
+    services: list[Service] = [
         StackService("worker", root, worker, has_no_open_run),
         StackService("scheduler", root, scheduler, has_all_on_disk),
     ]
+    if sys.platform == "linux":  # elsewhere a command cannot tell whose process listens, and runs by itself
+        services.append(ProcessService("resident", program("cli.resident", str(root))))
+    return services
 
 
 def has_no_open_run(maestro: Maestro, asked: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ import pytest
 from cli import entry
 from cli.main import maestro as root_command
 from maestro_state import Maestro
+from maestro_state.embedded import ensure
+from tests.programs import ROOT
 from tests.waiting import wait_until
 
 RUN_HERE = "import sys; from cli.main import run; sys.exit(run(sys.argv[1:]))"
@@ -48,7 +51,8 @@ def resident(project: Path):
 
 @pytest.fixture
 def filled(project):
-    """Return a project that has something to read."""
+    """Return a project that has something to read, and a server without the stack's own resident process."""
+    ensure(project, supervise=False)
     with Maestro(project) as maestro:
         session = maestro.sessions.start("read me")
         maestro.messages.add("user", "h\u00e9llo \x1b[31mred", session.id)
@@ -124,17 +128,16 @@ def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_newer_code_is_run_here(filled, tmp_path):
+def test_newer_code_is_run_here(filled, tmp_path, monkeypatch):
     """When the code on disk is newer the command runs here, and the resident process leaves to be started anew."""
+    for package in ("cli", "maestro_state", "workers"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with resident(filled) as process:
-        code = Path(entry.__file__)
-        written = code.stat()
-        try:
-            os.utime(code, ns=(written.st_atime_ns, written.st_mtime_ns + 1))
-            assert command(EITHER_WAY, filled, "messages", "--json")[2] == 0
-            wait_until(lambda: process.poll() is not None, "it goes on with old code")
-        finally:
-            os.utime(code, ns=(written.st_atime_ns, written.st_mtime_ns))
+        assert command(HANDED_OVER, filled, "messages", "--json")[2] == 0
+        os.utime(tmp_path / "cli" / "entry.py")
+        assert command(EITHER_WAY, filled, "messages", "--json")[2] == 0
+        wait_until(lambda: process.poll() is not None, "it goes on with old code")
 
 
 def test_without_it_commands_run_here(filled):
@@ -183,6 +186,14 @@ def _heard_by_another_user(project: Path) -> bytes:
         os.close(writer)
         with open(reader, "rb") as heard:
             return heard.read()
+
+
+def test_the_stack_brings_it_along(project):
+    """The first command starts the stack, and with it the resident process that later ones are handed to."""
+    with Maestro(project) as maestro:
+        maestro.sessions.start("first")
+    wait_until((project / entry.SOCKET).exists, "the stack has no resident process", 60.0)
+    wait_until(lambda: command(HANDED_OVER, project, "session", "list")[2] == 0, "it does not answer", 60.0)
 
 
 def test_the_table_names_commands_that_only_read():
