@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 
 @click.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", help="md to read, json to process.")
 @click.option("--output", "path", type=click.Path(dir_okay=False), metavar="PATH", help="Where (default: its archive).")
 @json_option
@@ -32,7 +33,7 @@ def export(app: App, ref: str | None, form: str, path: str | None, as_json: bool
 
 
 @click.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--all", "every", is_flag=True, help="Every archive of this project.")
 @json_option
 @pass_app
@@ -122,7 +123,7 @@ def sweep(app: App, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("ref")
+@click.argument("ref", shell_complete=offers.sessions)
 @json_option
 @pass_app
 def pull(app: App, ref: str, as_json: bool) -> None:
@@ -154,7 +155,7 @@ def pull(app: App, ref: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @json_option
 @pass_app
 def sync(app: App, ref: str | None, as_json: bool) -> None:
@@ -176,7 +177,7 @@ def sync(app: App, ref: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("ref")
+@click.argument("ref", shell_complete=offers.sessions)
 @click.argument("new")
 @json_option
 @pass_app

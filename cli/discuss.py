@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -76,7 +77,12 @@ def start(
 @discussion_option
 @click.option("--role", type=click.Choice(("user", "assistant")), default="user", help="Who says it.")
 @click.option("--model", metavar="MODEL", help="The model that said it, for the assistant.")
-@click.option("--tool", metavar="TOOL", help="Hand the conversation to this tool and record its answer.")
+@click.option(
+    "--tool",
+    metavar="TOOL",
+    shell_complete=offers.tools,
+    help="Hand the conversation to this tool and record its answer.",
+)
 @json_option
 @pass_app
 def say(app: App, text: str, ref: str | None, role: str, model: str | None, tool: str | None, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cli import offers
 from cli.app import App
 from maestro_state import __version__
 from maestro_state.errors import MaestroError
@@ -92,7 +93,13 @@ class Root(click.Group):
 @click.group(cls=Root, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="maestro", message="%(prog)s %(version)s")
 @click.option("--project", metavar="DIR", help="A folder of the project (default: the current one).")
-@click.option("--session", "session_ref", metavar="REF", help="Work in this session, whichever is active.")
+@click.option(
+    "--session",
+    "session_ref",
+    metavar="REF",
+    shell_complete=offers.sessions,
+    help="Work in this session, whichever is active.",
+)
 @click.pass_context
 def maestro(ctx: click.Context, project: str | None, session_ref: str | None) -> None:
     """One live session for all your AI command-line tools.

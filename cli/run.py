@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("prompt", required=False)
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompt from standard input.")
 @click.option("--file", "from_file", metavar="FILE", help="Read the prompt from a file.")
-@click.option("--tool", metavar="TOOL", help="Use this tool instead of the session's.")
+@click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="Use this tool instead of the session's.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
 @click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")

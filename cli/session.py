@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 from cli.archive import fork, sync
 
@@ -35,7 +36,7 @@ session.add_command(fork)
 @click.argument("name")
 @click.option("--note", metavar="TEXT", help="What the session is for.")
 @click.option("--ttl", "ttl_seconds", type=int, metavar="SECONDS", help="How long it lives after the last activity.")
-@click.option("--tool", metavar="TOOL", help="The AI tool to use.")
+@click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="The AI tool to use.")
 @json_option
 @pass_app
 def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: str | None, as_json: bool) -> None:
@@ -102,7 +103,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
 
 
 @session.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @json_option
 @pass_app
 def status(app: App, ref: str | None, as_json: bool) -> None:
@@ -181,7 +182,7 @@ def _context_line(found: SessionStatus) -> str:
 
 
 @session.command()
-@click.argument("ref")
+@click.argument("ref", shell_complete=offers.sessions)
 @json_option
 @pass_app
 def switch(app: App, ref: str, as_json: bool) -> None:
@@ -197,7 +198,7 @@ def switch(app: App, ref: str, as_json: bool) -> None:
 
 
 @session.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--wait", is_flag=True, help="Wait for open runs to end first.")
 @click.option("--cancel", is_flag=True, help="Cancel open runs first.")
 @click.option("--no-wait", is_flag=True, help="Leave the archive to a worker, or the sweeper.")
@@ -229,7 +230,7 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
 
 
 @session.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is given up.")
 @click.option("--no-wait", is_flag=True, help="Leave the archive to a worker, or the sweeper.")
 @json_option
@@ -258,7 +259,7 @@ def _show(record: Session, word: str, *, as_json: bool) -> None:
 
 
 @session.command()
-@click.argument("ref")
+@click.argument("ref", shell_complete=offers.sessions)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--trash", is_flag=True, help="Keep its archive, in .maestro/trash/.")
 @json_option
@@ -289,7 +290,7 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> None:
 
 @session.command("get")
 @click.argument("field")
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @json_option
 @pass_app
 def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:

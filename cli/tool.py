@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("tool")
+@click.argument("tool", shell_complete=offers.tools)
 @json_option
 @pass_app
 def use(app: App, tool: str, as_json: bool) -> None:
@@ -60,7 +61,7 @@ def list_tools(app: App, as_json: bool) -> None:
 
 
 @tool.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=offers.tools)
 @json_option
 @pass_app
 def check(app: App, name: str | None, as_json: bool) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _LONGEST_S = 366 * 24 * 3600
 
 
 @click.command()
-@click.argument("ref", required=False)
+@click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--from", "cursor", metavar="ID", help="start, or the event to continue after (default: from now on).")
 @click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without one.")
 @json_option

@@ -159,6 +159,23 @@ def test_upkeep_commands(project: Path):
         assert "_MAESTRO_COMPLETE" in maestro_command(project, "completion", shell).stdout
 
 
+def test_the_shell_completes_sessions_and_tools(project: Path):
+    """TAB offers the sessions of this checkout and the tools of the catalogue, without waking a server."""
+    session = printed(project, "session", "start", "find me")["id"]
+    printed(project, "stack", "stop")
+    for line, offered in (
+        ("maestro session status ", [session]),
+        ("maestro session switch fin", [session]),
+        ("maestro session switch nothing", []),
+        ("maestro use ge", ["gemini"]),
+        ("maestro run --tool cod", ["codex"]),
+    ):
+        words = {"_MAESTRO_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        lines = maestro_command(project, env=words).stdout.split()
+        assert [text.partition(",")[2] for text in lines] == offered
+    assert printed(project, "stack", "status")["running"] is False
+
+
 def test_a_cloned_project_may_not_choose_the_server(project: Path):
     """The server a project's file names counts once the file is trusted, and no longer when it changes."""
     (project / ".maestro/config").mkdir(parents=True)
