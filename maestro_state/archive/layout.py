@@ -35,11 +35,11 @@ RECORD, MANIFEST = "maestro.json", "manifest.json"
 #: Folders every archive has, filled or not.
 FOLDERS = ("context", "context/items", "context/blobs", "runs", "outputs", "exports")
 
-#: Largest JSON file that is read whole: far above what any session has.
-JSON_LIMIT = 256 * 1024 * 1024
-
-#: Largest document of the common layout that is read whole: far above what people write.
-DOCUMENT_LIMIT = 64 * 1024 * 1024
+#: Largest JSON file that is read whole: far above what people write. maestro.json repeats for every run what it was
+#: given, and a prompt or a snapshot is whatever the server took.
+JSON_LIMIT = 64 * 1024 * 1024
+RECORD_LIMIT = 256 * 1024 * 1024
+CONTENT_LIMIT = 512 * 1024 * 1024
 
 #: Values that are always read, and bytes that each of more than that takes up at least: written in three, a value costs
 #: two hundred of memory. Digests and ids take more than that by themselves.
