@@ -58,6 +58,11 @@ _NAMES: dict[str, tuple[tuple[str, Callable[[str], object]], tuple[str, Callable
 _log = get_logger("maestro.security")
 
 
+def is_wrong_type(error: ResponseError) -> bool:
+    """Tell whether the server refused because a key is of another type than it should be: nobody of ours made it."""
+    return "WRONGTYPE" in str(error)
+
+
 class SafeQueue(Queue):
     """A queue whose job ids are looked at before RQ makes anything of them: an odd one would end its worker."""
 
@@ -83,7 +88,9 @@ class SafeJob(Job):
             lengths.hstrlen(self.key, name)
         try:
             sizes = dict(zip((*_READ, *_FORBIDDEN), lengths.execute(), strict=True))
-        except ResponseError:
+        except ResponseError as error:
+            if not is_wrong_type(error):
+                raise
             self._refuse("its key is not a job's")
         if not any(sizes.values()):
             raise NoSuchJobError(f"No such job: {self.id}")

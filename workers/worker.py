@@ -39,7 +39,7 @@ from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
 from workers.guard import Guard
 from workers.run import Workshop
-from workers.safe_job import SafeJob, SafeQueue
+from workers.safe_job import SafeJob, SafeQueue, is_wrong_type
 from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ class RunWorker(SimpleWorker):
         try:
             super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
         except (ResponseError, ValueError) as error:
+            if isinstance(error, ResponseError) and not is_wrong_type(error):
+                raise
             self.last_cleaned_at = datetime.now(UTC)  # type: ignore[assignment]  # RQ says None and means a time
             _security.error("upkeep_refused", reason=f"a key of RQ's is not what it should be ({type(error).__name__})")
 

@@ -26,7 +26,9 @@ _STATUSES = ("pending", "running", "success", "error", "canceled", "dry")
 def decode(content: bytes, path: str) -> Any:
     """Read JSON; raise FileCorrupt with the path for what is none, or holds or nests more than is reasonable."""
     if is_dense(content):
-        raise FileCorrupt(f"{path} holds more values than any session has", hint="maestro verify names what is damaged")
+        raise FileCorrupt(
+            f"{path} packs more values together than any session has", hint="maestro verify names what is damaged"
+        )
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -35,13 +35,16 @@ RECORD, MANIFEST = "maestro.json", "manifest.json"
 #: Folders every archive has, filled or not.
 FOLDERS = ("context", "context/items", "context/blobs", "runs", "outputs", "exports")
 
-#: Largest JSON file that is read whole: far above what any session has.
-JSON_LIMIT = 256 * 1024 * 1024
+#: Largest JSON file that is read whole: far above what people write. maestro.json repeats for every run what it was
+#: given, and a prompt or a snapshot is whatever the server took.
+JSON_LIMIT = 64 * 1024 * 1024
+RECORD_LIMIT = 256 * 1024 * 1024
+CONTENT_LIMIT = 512 * 1024 * 1024
 
-#: Largest document of the common layout that is read whole, and the most values one may hold: written in three bytes, a
-#: value costs two hundred of memory. Far above what people write.
-DOCUMENT_LIMIT = 64 * 1024 * 1024
+#: Values that are always read, and bytes that each of more than that takes up at least: written in three, a value costs
+#: two hundred of memory. Digests and ids take more than that by themselves.
 VALUES_MAX = 250_000
+_VALUE_BYTES = 40
 
 #: Longest line of the streams: the largest message there can be, every character of it escaped.
 LINE_LIMIT = 6 * 16 * 1024 * 1024 + 1024 * 1024
@@ -143,16 +146,17 @@ def is_safe_path(path: str) -> bool:
 
 
 def is_dense(content: bytes) -> bool:
-    """Tell whether JSON holds more values than any archive has, without making them."""
-    if content.count(b",") <= VALUES_MAX:
+    """Tell whether JSON packs more values into its bytes than any archive does, without making them."""
+    most = max(VALUES_MAX, len(content) // _VALUE_BYTES)
+    if content.count(b",") <= most:
         return False
     values = end = 0
     for strings, found in enumerate(_STRING.finditer(content)):  # a text may hold as many commas as it likes
         values += content.count(b",", end, found.start())
         end = found.end()
-        if values > VALUES_MAX or strings > 2 * VALUES_MAX:
+        if values > most or strings > 2 * most:
             return True
-    return values + content.count(b",", end) > VALUES_MAX
+    return values + content.count(b",", end) > most
 
 
 def pretty(value: Any) -> bytes:
@@ -205,7 +209,7 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 def decode_manifest(content: bytes, session_id: str) -> Manifest:
     """Read a manifest; raise FileCorrupt for one that is damaged, of another session, or leads outside."""
     if is_dense(content):
-        raise FileCorrupt(f"{MANIFEST} of {session_id} names more files than any session has")
+        raise FileCorrupt(f"{MANIFEST} of {session_id} packs more files together than any session has")
     try:
         manifest = _manifest(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -69,7 +69,7 @@ class ArchivedSession:
 
     def _session(self, tree: Tree) -> Session:
         status = tree.status(layout.SESSION)
-        content = tree.read(layout.SESSION, limit=layout.DOCUMENT_LIMIT)
+        content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT)
         if content is None or status is None:
             raise FileCorrupt(f"{self._where(layout.SESSION)} is missing", hint=f"maestro verify {self.id}")
         row = foreign.table(content, self._where(layout.SESSION))
@@ -80,7 +80,7 @@ class ArchivedSession:
         manifest = read_manifest(tree, self.id)
         if manifest is None or layout.RECORD not in manifest.files:
             return None
-        content = tree.read(layout.RECORD, limit=layout.JSON_LIMIT)
+        content = tree.read(layout.RECORD, limit=layout.RECORD_LIMIT)
         if content is None or layout.sha256(content) != manifest.files[layout.RECORD].sha256:
             return None
         return layout.decode_record(content)
@@ -135,7 +135,7 @@ class ArchivedSession:
         return foreign.relevant(self._json(tree, layout.RELEVANT))
 
     def _json(self, tree: Tree, path: str) -> dict[str, Any]:
-        content = tree.read(path, limit=layout.DOCUMENT_LIMIT)
+        content = tree.read(path, limit=layout.JSON_LIMIT)
         if content is None:
             raise FileCorrupt(f"{self._where(path)} is missing")
         return foreign.table(content, self._where(path))
@@ -144,19 +144,19 @@ class ArchivedSession:
         """Return what a run was given."""
         path = layout.run_path(_checked(run_id), "sent_context.json")
         with self._tree() as tree:
-            content = tree.read(path, limit=layout.DOCUMENT_LIMIT)
+            content = tree.read(path, limit=layout.JSON_LIMIT)
         return [] if content is None else foreign.sent(content, self._where(path))
 
     def prompt(self, run_id: str) -> bytes:
         """Return a run's prompt."""
         with self._tree() as tree:
-            return tree.read(layout.run_path(_checked(run_id), "prompt.txt"), limit=layout.JSON_LIMIT) or b""
+            return tree.read(layout.run_path(_checked(run_id), "prompt.txt"), limit=layout.CONTENT_LIMIT) or b""
 
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content; raise FileCorrupt when it is not what was added."""
         path = layout.named_blob(item.snapshot.blob)
         with self._tree() as tree:
-            content = tree.read(path, limit=layout.JSON_LIMIT)
+            content = tree.read(path, limit=layout.CONTENT_LIMIT)
         if content is None:
             raise FileCorrupt(f"{self._where(path)} is missing", hint=f"maestro verify {self.id}")
         if layout.is_digest(item.snapshot.digest) and layout.sha256(content) != item.snapshot.digest:

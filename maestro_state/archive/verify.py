@@ -33,17 +33,22 @@ def verify(home: Home, session_id: str) -> Report:
     if folder is None:
         raise SessionNotFound(session_id)
     with Tree(folder) as tree:
+        manifest, lie = None, None
         try:
-            content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
-            manifest = None if content is None else layout.decode_manifest(content, session_id)
+            manifest = _manifest(tree, session_id)
         except MaestroError as error:
-            damaged = [Damage(layout.MANIFEST, _reason(error)), *_by_contents(home, session_id)[1]]
-            return Report(False, 1, damaged)
+            lie = Damage(layout.MANIFEST, _reason(error))
         if manifest is not None:
             checked, damaged = _by_manifest(tree, manifest)
             return Report(not damaged, checked + 1, damaged)
+    # Not while the error is handled: it holds on to all that was read.
     checked, damaged = _by_contents(home, session_id)
-    return Report(not damaged, checked, damaged)
+    return Report(False, 1, [lie, *damaged]) if lie else Report(not damaged, checked, damaged)
+
+
+def _manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
+    content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
+    return None if content is None else layout.decode_manifest(content, session_id)
 
 
 def _by_manifest(tree: Tree, manifest: layout.Manifest) -> tuple[int, list[Damage]]:
@@ -80,7 +85,7 @@ def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage]]:
             checked += 1
             try:
                 read = foreign.decode if path.endswith("/sent_context.json") else foreign.table
-                read(tree.read(path, limit=layout.DOCUMENT_LIMIT) or b"", path)
+                read(tree.read(path, limit=layout.JSON_LIMIT) or b"", path)
             except (MaestroError, OSError) as error:
                 damaged.append(Damage(path, _reason(error)))
         if tree.status(layout.SESSION) is None:
@@ -115,7 +120,7 @@ def _output_damage(tree: Tree, path: str, ref: OutputRef) -> str | None:
 
 def _is_cleaned(tree: Tree) -> bool:
     """Tell whether some program recorded a cleanup: then a missing output is no damage."""
-    content = tree.read(layout.SESSION, limit=layout.DOCUMENT_LIMIT) or b"{}"
+    content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT) or b"{}"
     row = foreign.decode(content, layout.SESSION)
     return isinstance(row, dict) and bool(row.get("cleanup_at"))
 

@@ -93,7 +93,7 @@ def test_no_job_of_a_stranger_is_executed(shop: Workshop, raw: redis.Redis):
     maestro = shop.open()
     maestro.sessions.start("safe", tool="cat")
     maestro.runs.wait(maestro.runs.start("warm up"))
-    before = _resident_kib(worker.pid)
+    before = _peak_kib(worker.pid)
     mark = shop.project / MARK
     attacks = _attacks(mark)
     for job_id, (data, fields) in attacks.items():
@@ -105,7 +105,7 @@ def test_no_job_of_a_stranger_is_executed(shop: Workshop, raw: redis.Redis):
     assert (ended.status, maestro.runs.output(ended.id)) == ("success", b"still here")
     assert worker.poll() is None
     assert not mark.exists()
-    assert _resident_kib(worker.pid) - before < 50_000
+    assert _peak_kib(worker.pid) - before < 50_000
     log = shop.log.read_text()
     for job_id in attacks:
         if job_id != "q-no-such-session":
@@ -147,7 +147,8 @@ def test_keys_of_another_type_do_not_end_a_worker(shop: Workshop, raw: redis.Red
     assert worker.poll() is None
     log = shop.log.read_text()
     assert all(f'"job": "{job}"' in log for job in jobs)
-    assert "upkeep_refused" in log
+    if when == "before the worker starts":  # upkeep is done at the start, and then once a minute
+        assert "upkeep_refused" in log
     assert r"two\\nlines" in log
     assert all(line.startswith("{") for line in log.splitlines() if line), "an id broke a line of the log in two"
 
@@ -183,8 +184,9 @@ def test_rqs_own_worker_would_have_ended(shop: Workshop, raw: redis.Redis):
     assert raw.lrange("rq:queue:maestro", 0, -1) == [b"the-next"]
 
 
-def _resident_kib(pid: int) -> int:
+def _peak_kib(pid: int) -> int:
+    """Return the most memory a process ever had."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
+        if line.startswith("VmHWM"):
             return int(line.split()[1])
-    raise AssertionError("no VmRSS")
+    raise AssertionError("no VmHWM")
