@@ -26,7 +26,7 @@ _ALSO = ("+eval", "+evalsha", "+wait", "+time", "+info", "+command", "+cluster|s
          "+cluster|nodes", "+cluster|info", "+cluster|myid")  # fmt: skip
 _DATA = ("-@all", "+@read", "+@write", "+@connection", *_NOT, *_ALSO)
 #: RQ's workers use transactions; the sweeper looks through the keys for sessions the index has lost.
-_WORK = ("+@transaction", "+@pubsub", "+scan")
+_WORK = ("+@transaction", "+scan")
 
 #: Nobody can be this user: it is off and has no password. It keeps its rights because Redis 7.0 reads its own file back
 #: as this user, and without them silently drops what scripts wrote.
@@ -60,7 +60,8 @@ def _rights(keys: Keyspace, account: Account) -> tuple[str, ...]:
         return ("~*", "&*", "+@all")
     own = [f"~{pattern}" for pattern in keys.patterns()]
     if account.role == "worker":
-        return (*own, "~rq:*", "resetchannels", "&rq:*", *_DATA, *_WORK)
+        queue = [f"~{pattern}" for pattern in keys.working_patterns()]
+        return (*own, *queue, "resetchannels", *_DATA, *_WORK)
     queue = [f"~{pattern}" for pattern in keys.queue_patterns()]
     # A terminal puts jobs into the queue and sees which workers live; it cannot pose as one.
     seen = [f"%R~{pattern}" for pattern in keys.worker_patterns()]

@@ -141,6 +141,27 @@ class Keyspace:
         """Return what matches the keys of RQ's that say which workers listen."""
         return (f"rq:workers:{self.namespace}", f"rq:worker:{self.namespace}-*")
 
+    def working_patterns(self) -> tuple[str, ...]:
+        """Return what matches the keys of RQ's that a worker of this namespace uses, and what all workers share."""
+        jobs = self.namespace.replace(".", "-")
+        # The second one is where RQ looks for what a job depends on.
+        of_jobs = (f"rq:{name}:{jobs}_*" for name in ("job", "job:", "results", "execution", "executions"))
+        lists = (
+            "queue",
+            "workers",
+            "wip",
+            "finished",
+            "failed",
+            "deferred",
+            "scheduled",
+            "canceled",
+            "clean_registries",
+        )
+        own = (f"rq:{name}:{self.namespace}" for name in lists)
+        # RQ keeps names of queues, workers and groups in sets for all of them, and asks there whether it is suspended.
+        shared = ("rq:queues", "rq:workers", "rq:groups", "rq:suspended")
+        return (*of_jobs, *own, f"rq:queue:{self.namespace}:*", f"rq:worker:{self.namespace}-*", *shared)
+
     def _session(self, session_id: str) -> tuple[str, ...]:
         """Return all keys of a session, in table order."""
         tag = f"{self.namespace}:{{{session_id}}}"

@@ -25,7 +25,7 @@ class StackStatus(msgspec.Struct, frozen=True):
     server_version: str | None
 
 
-class StackStopped(msgspec.Struct, frozen=True):
+class StackStopped(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `stack stop` tells."""
 
     stopped: bool  #: whether it ran before

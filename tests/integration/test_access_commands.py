@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 
 from cli.main import run
+from maestro_state.connection import connect
 from tests.accounts import guarded
 from tests.cli_runs import MAESTRO
 from tests.documents import commands
@@ -56,7 +58,12 @@ pytestmark = pytest.mark.xdist_group("busy")
 @pytest.fixture
 def team(tmp_path):
     """Run a server with two tenants."""
-    accounts = [("ana", "terminal", "left"), ("work", "worker", "left"), ("bo", "terminal", "right")]
+    accounts = [
+        ("ana", "terminal", "left"),
+        ("work", "worker", "left"),
+        ("bo", "terminal", "right"),
+        ("boss", "admin", "left"),
+    ]
     with guarded(tmp_path, *accounts) as found:
         yield found
 
@@ -97,6 +104,17 @@ def test_a_terminal_can_do_everything_but_a_workers_work(team, terminal, project
                 values["cookie"] = said
             tried |= {name for name in names if f"{line} ".startswith(f"{name} ")}
         assert worker.complained.read_text() == ""
+    # The worker was refused a look at everybody's connections; the terminal a worker's work, and looking through keys.
+    with closing(connect(team.url("boss"))) as wire:
+        log = [dict(zip(row[::2], row[1::2], strict=True)) for row in wire.call("ACL", "LOG", 100)]
+    denied = {(row[b"username"], row[b"object"].partition(b"|")[0]) for row in log}
+    assert denied == {
+        (b"ana", b"scan"),
+        (b"ana", b"multi"),
+        (b"ana", b"exec"),
+        (b"ana", b"config"),
+        (b"work", b"client"),
+    }
     assert tried == names
 
 

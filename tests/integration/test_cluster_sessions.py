@@ -125,7 +125,8 @@ def test_the_command_line_on_a_cluster(project, url):
     # The queue needs a server of its own beside a cluster; the state on it is judged as anywhere.
     checks = json.loads(maestro_command(project, "doctor", "--json").stdout)["checks"]
     judged = {check["name"]: check["status"] for check in checks}
-    assert {judged[name] for name in ("server", "version", "persistence", "eviction")} == {"ok"}
+    assert {judged[name] for name in ("server", "version", "eviction")} == {"ok"}
+    assert judged["persistence"] == "warn"  # these nodes sync once a second
 
 
 def test_keys_of_two_sessions_in_one_script_are_refused(project, url, nodes):

@@ -129,7 +129,7 @@ def test_doctor_says_so_beforehand(project, tmp_path, policy, limit, judged, lea
 def test_doctor_warns_of_a_server_without_persistence(project, tmp_path):
     """A server that keeps nothing on disk is a warning with what to do; one that does is not."""
     for append_only, judged in (("no", "warn"), ("yes", "ok")):
-        with valkey(tmp_path, args=["--appendonly", append_only]) as server:
+        with valkey(tmp_path, args=["--appendonly", append_only, "--appendfsync", "always"]) as server:
             done = maestro_command(project, "doctor", "--json", env={"MAESTRO_REDIS_URL": server.url})
             found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
             assert found["persistence"]["status"] == judged
