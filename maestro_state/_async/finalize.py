@@ -58,7 +58,7 @@ class AsyncFinalizer:
         Where this checkout is the session's own it has a copy too, wherever else the worker wrote one. Raises
         ArchiveFailed when nobody can write it: the server keeps the session.
         """
-        progress = await self._server.fetch(archiving.read_progress(self._server.terms, session_id))
+        progress = await self._progress(session_id)
         home = self._reachable(session_id, progress)
         if await self._has_workers() and await self.hand_over(session_id):
             if told:
@@ -71,6 +71,10 @@ class AsyncFinalizer:
             if told:
                 told("archiving")
             await AsyncFlush(self._server, self._places).flush(session_id)
+
+    async def _progress(self, session_id: str) -> Progress:
+        found: Progress = await self._server.fetch(archiving.read_progress(self._server.terms, session_id))
+        return found
 
     def _reachable(self, session_id: str, progress: Progress) -> Home | None:
         try:
@@ -86,23 +90,23 @@ class AsyncFinalizer:
 
     async def _wait(self, session_id: str, *, can_do_it: bool) -> Progress:
         """Look until it is archived, or waiting makes no more sense."""
-        query = archiving.read_progress(self._server.terms, session_id)
         started, pause_s = time.monotonic(), _LOOK_S
         while True:
             await pause_async(pause_s)
-            progress: Progress = await self._server.fetch(query)
+            progress = await self._progress(session_id)
             waited = time.monotonic() - started
             if progress.is_done or waited >= (TAKEN_S if can_do_it else ELSEWHERE_S):
                 return progress
-            if can_do_it and (progress.waits or (waited >= UNTAKEN_S and await self._is_untaken(session_id))):
-                return progress
+            if can_do_it and (progress.waits or (waited >= UNTAKEN_S and not await self._is_under_way(session_id))):
+                return await self._progress(session_id)  # it may just have been done
             pause_s = min(pause_s * 2, _LOOK_MAX_S)
 
-    async def _is_untaken(self, session_id: str) -> bool:
+    async def _is_under_way(self, session_id: str) -> bool:
+        """Tell whether a worker is at it: not one that has not begun, nor one that has given up."""
         try:
-            return await self._queue.is_waiting(session_id)
+            return await self._queue.finalization_status(session_id) == "started"
         except MaestroError:
-            return True
+            return False
 
 
 def _holds(home: Home, session_id: str, progress: Progress) -> bool:

@@ -33,11 +33,12 @@ class AsyncQueue:
         """Wake a worker to send what it has archived under a reference."""
         await self._queue.run(queueing.enqueue_sending(self._server.terms, ref, token, attempt, self._server.now_ms()))
 
-    async def is_waiting(self, session_id: str, attempt: int = 0) -> bool:
-        """Tell whether no worker has taken the job of archiving a session yet."""
+    async def finalization_status(self, session_id: str, attempt: int = 0) -> str | None:
+        """Return how far the job of archiving a session is, in RQ's words; None when it is gone."""
         terms = self._server.terms
         query = queueing.job_status(terms, queueing.finalization_id(terms, session_id, attempt))
-        return bool(await self._queue.fetch(query) == "queued")
+        status: str | None = await self._queue.fetch(query)
+        return status
 
     async def workers(self) -> int:
         """Count the workers that listen now."""

@@ -59,7 +59,7 @@ class Finalizer:
         Where this checkout is the session's own it has a copy too, wherever else the worker wrote one. Raises
         ArchiveFailed when nobody can write it: the server keeps the session.
         """
-        progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
+        progress = self._progress(session_id)
         home = self._reachable(session_id, progress)
         if self._has_workers() and self.hand_over(session_id):
             if told:
@@ -72,6 +72,10 @@ class Finalizer:
             if told:
                 told("archiving")
             Flush(self._server, self._places).flush(session_id)
+
+    def _progress(self, session_id: str) -> Progress:
+        found: Progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
+        return found
 
     def _reachable(self, session_id: str, progress: Progress) -> Home | None:
         try:
@@ -87,23 +91,23 @@ class Finalizer:
 
     def _wait(self, session_id: str, *, can_do_it: bool) -> Progress:
         """Look until it is archived, or waiting makes no more sense."""
-        query = archiving.read_progress(self._server.terms, session_id)
         started, pause_s = time.monotonic(), _LOOK_S
         while True:
             pause(pause_s)
-            progress: Progress = self._server.fetch(query)
+            progress = self._progress(session_id)
             waited = time.monotonic() - started
             if progress.is_done or waited >= (TAKEN_S if can_do_it else ELSEWHERE_S):
                 return progress
-            if can_do_it and (progress.waits or (waited >= UNTAKEN_S and self._is_untaken(session_id))):
-                return progress
+            if can_do_it and (progress.waits or (waited >= UNTAKEN_S and not self._is_under_way(session_id))):
+                return self._progress(session_id)  # it may just have been done
             pause_s = min(pause_s * 2, _LOOK_MAX_S)
 
-    def _is_untaken(self, session_id: str) -> bool:
+    def _is_under_way(self, session_id: str) -> bool:
+        """Tell whether a worker is at it: not one that has not begun, nor one that has given up."""
         try:
-            return self._queue.is_waiting(session_id)
+            return self._queue.finalization_status(session_id) == "started"
         except MaestroError:
-            return True
+            return False
 
 
 def _holds(home: Home, session_id: str, progress: Progress) -> bool:

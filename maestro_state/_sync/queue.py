@@ -34,11 +34,12 @@ class Queue:
         """Wake a worker to send what it has archived under a reference."""
         self._queue.run(queueing.enqueue_sending(self._server.terms, ref, token, attempt, self._server.now_ms()))
 
-    def is_waiting(self, session_id: str, attempt: int = 0) -> bool:
-        """Tell whether no worker has taken the job of archiving a session yet."""
+    def finalization_status(self, session_id: str, attempt: int = 0) -> str | None:
+        """Return how far the job of archiving a session is, in RQ's words; None when it is gone."""
         terms = self._server.terms
         query = queueing.job_status(terms, queueing.finalization_id(terms, session_id, attempt))
-        return bool(self._queue.fetch(query) == "queued")
+        status: str | None = self._queue.fetch(query)
+        return status
 
     def workers(self) -> int:
         """Count the workers that listen now."""

@@ -6,8 +6,6 @@ returned in, and only those that are out of the ordinary are looked at one by on
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
 from maestro_state.archive.home import Home
@@ -21,13 +19,13 @@ from maestro_state.states import Liveness
 _EXPIRED = str(Liveness.EXPIRED)
 
 
-class _Row(SessionSummary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A row of the index as a row of a list. Factories, since a plain default would be left out of JSON."""
+class _Row(SessionSummary, frozen=True, kw_only=True, omit_defaults=False, gc=False):
+    """A row of the index as a row of a list; printed with all its fields, since its defaults are no absences."""
 
-    status: str = msgspec.field(default_factory=partial(str, _EXPIRED))
-    active: bool = msgspec.field(default_factory=bool)
-    archived: bool = msgspec.field(default_factory=partial(bool, 1))
-    orphan: bool = msgspec.field(default_factory=bool)
+    status: str = _EXPIRED
+    active: bool = False
+    archived: bool = True
+    orphan: bool = False
 
 
 class _Rows(msgspec.Struct, frozen=True):

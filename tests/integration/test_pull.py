@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import redis
 
-from maestro_state import Maestro
+from maestro_state import AsyncMaestro, Maestro
 from maestro_state._sync import pull as pulling
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
@@ -84,6 +84,23 @@ def test_an_archive_comes_from_the_worker_that_has_it(shop: Workshop, laptop: Pa
     assert [(row["id"], row["archived"], row["orphan"]) for row in rows] == [(session_id, True, False)]
     assert printed(laptop, "pull", session_id[-6:], env=env)["written"] is False
     assert not raw(shop).keys("*parcel*")
+
+
+async def test_the_async_api_pulls_and_ends_alike(shop: Workshop, laptop: Path):
+    """The same worker serves both shells: an archive arrives, and an ended session is archived by it."""
+    session_id = archived(shop, size=1_000_000)
+    shop.start_worker()
+    seen: list[tuple[int, int]] = []
+    async with AsyncMaestro(laptop, redis_url=address(shop)) as maestro:
+        done = await maestro.archive.pull(session_id, lambda *progress: seen.append(progress))
+        assert (await maestro.archive.verify(session_id)).ok
+    assert done.written
+    assert seen[-1] == (done.bytes, done.bytes)
+    async with AsyncMaestro(shop.project) as maestro:
+        session, told = await maestro.sessions.start("async"), []
+        await maestro.sessions.end(told=told.append)
+        assert told[0] == "a worker archives it"
+        assert (await maestro.archive.verify(session.id)).ok
 
 
 def test_what_nobody_has_is_not_found_and_nobody_to_ask_is_said(shop: Workshop, laptop: Path):
