@@ -232,6 +232,10 @@ class AsyncLibraryConnection(_Clients):
         """Close the clients."""
         for client in self._made:
             await client.aclose()
+            if _is_cluster(client):
+                # One that was about to look for its nodes anew counts itself as closed, with all sockets open.
+                await client.nodes_manager.aclose()
+                await client.nodes_manager.aclose("startup_nodes")
 
     async def _attempt(
         self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None, *, together: Any = None

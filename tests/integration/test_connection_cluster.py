@@ -83,6 +83,18 @@ async def test_blocking_reads_on_a_cluster(nodes):
     await later.close()
 
 
+async def test_closing_after_a_fault_leaves_no_socket(nodes):
+    """A client that was told to look for its nodes anew, as after a broken connection, is closed all the same."""
+    connection = connect_async(nodes.url)
+    assert await connection.calls([("GET", f"{{s{number}}}") for number in range(30)]) == [None] * 30
+    client = connection._made[0]
+    sockets = [link for node in client.nodes_manager.nodes_cache.values() for link in node._connections]
+    assert any(link.is_connected for link in sockets)
+    client._initialize = True
+    await connection.close()
+    assert not any(link.is_connected for link in sockets)
+
+
 async def test_absent_cluster_is_reported():
     """A cluster that cannot be reached is reported like any other server."""
     url = f"redis+cluster://u:s3cret@127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
