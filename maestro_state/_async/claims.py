@@ -57,6 +57,17 @@ class AsyncClaims:
         is_canceled: bool = await self._change(claim.session_id, call)
         return is_canceled
 
+    async def add_outputs(self, claim: Claim, offset: int, pieces: list[bytes]) -> bool:
+        """Append several pieces of output in one write; tell whether the run is to be canceled."""
+        now_ms, calls = self._server.now_ms(), []
+        for data in pieces:
+            calls.append(ops.add_output(self._server.terms, claim, offset, data, now_ms))
+            offset += len(data)
+        try:
+            return any(await self._server.change_all(claim.session_id, calls))
+        except (InvalidTransition, NotFound) as error:
+            raise LostClaim(str(error)) from error
+
     async def renew(self, claim: Claim) -> bool:
         """Keep the claim; tell whether the run is to be canceled."""
         call = ops.renew_claim(self._server.terms, claim, self._server.now_ms())

@@ -58,6 +58,17 @@ class Claims:
         is_canceled: bool = self._change(claim.session_id, call)
         return is_canceled
 
+    def add_outputs(self, claim: Claim, offset: int, pieces: list[bytes]) -> bool:
+        """Append several pieces of output in one write; tell whether the run is to be canceled."""
+        now_ms, calls = self._server.now_ms(), []
+        for data in pieces:
+            calls.append(ops.add_output(self._server.terms, claim, offset, data, now_ms))
+            offset += len(data)
+        try:
+            return any(self._server.change_all(claim.session_id, calls))
+        except (InvalidTransition, NotFound) as error:
+            raise LostClaim(str(error)) from error
+
     def renew(self, claim: Claim) -> bool:
         """Keep the claim; tell whether the run is to be canceled."""
         call = ops.renew_claim(self._server.terms, claim, self._server.now_ms())

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from maestro_state.clock import Lane, new_command_id
+from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
 from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionNotFound
 from maestro_state.ops.index import entry_of, index_session
@@ -84,6 +85,27 @@ class Server:
         if missing:
             raise missing
         return value
+
+    def change_all(self, session_id: str, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts that change a session in one write, in order; for such as only their arguments make repeatable,
+        and of which one is refused when one before it was. The index is brought up to date once.
+        """
+        if len(calls) == 1:
+            return [self.change(session_id, calls[0])]
+        try:
+            replies = self.connection.calls(
+                [("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args) for call in calls]
+            )
+        except ReplyError as error:
+            if error.kind != "NOSCRIPT":
+                raise
+            return [self.change(session_id, call) for call in calls]
+        answers = [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
+        due = [summary for _, summary in answers if summary]
+        if due:
+            with suppress(ServerStorageError):
+                self.run(index_session(self.terms, entry_of(session_id, due[-1])))
+        return [value for value, _ in answers]
 
     def close(self) -> None:
         """Close the connection."""

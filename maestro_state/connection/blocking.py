@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Idle sockets kept; more calls than this at once still work, each extra one connecting anew.
 _IDLE_MAX = 16
+#: Commands of so many bytes in all are joined for one write; of more, the server works on the first while we send.
+_JOIN_BYTES = 64 * 1024
 
 
 class Connection:
@@ -66,13 +68,13 @@ class Connection:
         try:
             link = self._idle.pop()
         except IndexError:
-            return self._checked(self._attempt(packed, 1, None)[0])
+            return self._checked(self._attempt([packed], 1, None)[0])
         whole = False
         try:
             reply = link.ask(packed)
             whole = True
         except OSError as fault:
-            return self._checked(self._attempt(packed, 1, fault)[0])
+            return self._checked(self._attempt([packed], 1, fault)[0])
         finally:
             # Also on KeyboardInterrupt: a socket with half a reply in it must never be used again.
             if whole:
@@ -81,7 +83,7 @@ class Connection:
                 link.close()
         if type(reply) is ReplyError:
             if is_passing(reply):
-                return self._checked(self._attempt(packed, 1, reply)[0])
+                return self._checked(self._attempt([packed], 1, reply)[0])
             raise refusal(reply, self._where)
         return reply
 
@@ -92,7 +94,9 @@ class Connection:
         """
         if not commands:
             return []
-        packed = b"".join([pack_command(command) for command in commands])
+        packed = [pack_command(command) for command in commands]
+        if sum(map(len, packed)) <= _JOIN_BYTES:
+            packed = [b"".join(packed)]
         replies = self._attempt(packed, len(commands), None)
         for reply in replies:
             if type(reply) is ReplyError:
@@ -115,13 +119,13 @@ class Connection:
         # By its body: a digest that the server does not know would make the commands behind it wait for nothing.
         commands = [("EVAL", script.body, len(keys), *keys, *args), *then]
         packed = b"".join([pack_command(command) for command in commands])
-        replies = self._attempt(packed, len(commands), None, wait_ms / 1000 + BLOCK_MARGIN_S)
+        replies = self._attempt([packed], len(commands), None, wait_ms / 1000 + BLOCK_MARGIN_S)
         return [self._checked(reply) for reply in replies]
 
     def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, on its own socket; 0 waits for ever."""
         limit_s = block_ms / 1000 + BLOCK_MARGIN_S if block_ms else 0.0
-        return self._checked(self._attempt(pack_command(args), 1, None, limit_s)[0])
+        return self._checked(self._attempt([pack_command(args)], 1, None, limit_s)[0])
 
     def close(self) -> None:
         """Close the idle sockets; a later call connects again."""
@@ -137,7 +141,9 @@ class Connection:
                     break  # another thread took the last one
                 link.close()
 
-    def _attempt(self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None) -> list[Any]:
+    def _attempt(
+        self, packed: Sequence[bytes], count: int, fault: Fault | None, limit_s: float | None = None
+    ) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""
         patience: Patience | None = None
         while True:
@@ -156,7 +162,7 @@ class Connection:
             if fault is None:
                 return replies
 
-    def _try(self, packed: bytes, count: int, limit_s: float | None) -> list[Any]:
+    def _try(self, packed: Sequence[bytes], count: int, limit_s: float | None) -> list[Any]:
         """Make one try on an idle socket or a new one."""
         idle = self._idle if limit_s is None else self._idle_blocking
         try:

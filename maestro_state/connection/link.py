@@ -17,6 +17,7 @@ from maestro_state.connection.opening import check_greeting, greeting
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Sequence
 
     from maestro_state.connection.url import Address
 
@@ -72,10 +73,11 @@ class Link:
         except ProtocolError as error:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
 
-    def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands in one write and return their `count` replies in order."""
+    def exchange(self, packed: Sequence[bytes], count: int) -> list[Any]:
+        """Send packed commands one after the other and return their `count` replies in order."""
         try:
-            self._sendall(packed)
+            for part in packed:
+                self._sendall(part)
             replies = []
             for _ in range(count):
                 reply = self._gets()
@@ -112,7 +114,7 @@ def open_link(address: Address, timeout_s: float, where: str, context: ssl.SSLCo
         link = Link(connected, timeout_s)
         packed, count = greeting(address)
         if count:
-            check_greeting(address, link.exchange(packed, count), where)
+            check_greeting(address, link.exchange([packed], count), where)
         greeted = True
         return link
     finally:

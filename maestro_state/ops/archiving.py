@@ -20,7 +20,7 @@ from maestro_state.states import SessionState
 
 #: Entries read from a stream at a time; of outputs fewer, since each may be large.
 PAGE = 1000
-OUTPUT_PAGE = 8
+OUTPUT_PAGE = 2
 
 
 class Moment(msgspec.Struct, frozen=True):

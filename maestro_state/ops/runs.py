@@ -203,7 +203,7 @@ def output_range(terms: Terms, session_id: str, run_id: str) -> Query:
 
 
 #: Chunks of output read at a time: enough for one round trip each megabyte, little enough to hold.
-OUTPUT_PAGE = 64
+OUTPUT_PAGE = 16
 
 
 def output_page(terms: Terms, session_id: str, run_id: str, first: str, last: str) -> Query:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maestro_state.errors import LostClaim, RunNotFound
+from maestro_state.errors import LostClaim, OutputLost, RunNotFound
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Ended
 from tests.backends import Backend, Clock
 
@@ -39,6 +39,35 @@ async def test_a_repeated_chunk_is_written_once(backend: Backend):
             await maestro.claims.add_output(claim, offset, b"abc")
 
         assert await maestro.runs.output("0001") == b"abc" * 3
+
+
+async def test_pieces_sent_together_are_written_once_and_in_order(backend: Backend):
+    """A batch that is sent again, or that the server has half of, is completed; also when it forgot the script."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        assert await maestro.claims.add_outputs(claim, 0, [b"one ", b"two "]) is False
+        await maestro.server.connection.call("SCRIPT", "FLUSH")
+        for _ in range(2):
+            assert await maestro.claims.add_outputs(claim, 4, [b"two ", b"three ", b"four"]) is False
+
+        assert await maestro.runs.output("0001") == b"one two three four"
+
+
+async def test_output_never_has_a_gap(backend: Backend):
+    """What comes after output that the server does not have is refused, and the refusal says how much it has."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        await maestro.claims.add_output(claim, 0, b"abc")
+        for late in (maestro.claims.add_output(claim, 4, b"x"), maestro.claims.add_outputs(claim, 4, [b"x", b"y"])):
+            with pytest.raises(OutputLost) as refused:
+                await late
+            assert refused.value.size == 3
+
+        assert await maestro.runs.output("0001") == b"abc"
 
 
 async def test_finish_is_once_and_ends_the_claim(backend: Backend):
