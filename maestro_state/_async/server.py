@@ -85,26 +85,32 @@ class AsyncServer:
             raise missing
         return value
 
-    async def change_all(self, session_id: str, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts that change a session in one write, in order; for such as only their arguments make repeatable,
-        and of which one is refused when one before it was. The index is brought up to date once.
+    async def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
+        """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.
+
+        All are sent again when the connection breaks: each must tell its own repeat, and refuse what needs one before
+        it that was refused. The index is brought up to date once.
         """
-        if len(calls) == 1:
-            return [await self.change(session_id, calls[0])]
         try:
-            replies = await self.connection.calls(
-                [("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args) for call in calls]
-            )
-        except ReplyError as error:
-            if error.kind != "NOSCRIPT":
-                raise
-            return [await self.change(session_id, call) for call in calls]
-        answers = [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
-        due = [summary for _, summary in answers if summary]
+            answers = await self._run_all([*calls, then] if then else calls)
+        except SessionNotFound as error:
+            raise self.why_missing(session_id) or error from error
+        values = [value for value, _ in answers[: len(calls)]]
+        due = [summary for _, summary in answers[: len(calls)] if summary]
         if due:
             with suppress(ServerStorageError):
                 await self.run(index_session(self.terms, entry_of(session_id, due[-1])))
-        return [value for value, _ in answers]
+        return values + answers[len(calls) :]
+
+    async def _run_all(self, calls: Sequence[Call]) -> list[Any]:
+        commands = [("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args) for call in calls]
+        try:
+            replies = await self.connection.calls(commands)
+        except ReplyError as error:
+            if error.kind != "NOSCRIPT":
+                raise
+            return [await self.run(call) for call in calls]
+        return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
 
     async def close(self) -> None:
         """Close the connection."""

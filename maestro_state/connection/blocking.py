@@ -23,6 +23,7 @@ from maestro_state.connection.faults import (
 )
 from maestro_state.connection.fork import let_go_in_child
 from maestro_state.connection.link import Link, open_link
+from maestro_state.connection.packing import packed_parts
 from maestro_state.connection.url import masked
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Idle sockets kept; more calls than this at once still work, each extra one connecting anew.
 _IDLE_MAX = 16
-#: Commands of so many bytes in all are joined for one write; of more, the server works on the first while we send.
-_JOIN_BYTES = 64 * 1024
 
 
 class Connection:
@@ -94,10 +93,7 @@ class Connection:
         """
         if not commands:
             return []
-        packed = [pack_command(command) for command in commands]
-        if sum(map(len, packed)) <= _JOIN_BYTES:
-            packed = [b"".join(packed)]
-        replies = self._attempt(packed, len(commands), None)
+        replies = self._attempt(packed_parts(commands), len(commands), None)
         for reply in replies:
             if type(reply) is ReplyError:
                 raise refusal(reply, self._where)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _FIRST_READ: Final = 16 * 1024
 #: Bytes asked for while a large reply is coming in.
 _NEXT_READ: Final = 256 * 1024
+#: Parts that one write of the kernel's takes.
+_PARTS_MAX: Final = 512
 
 
 class Link:
@@ -74,10 +76,12 @@ class Link:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
 
     def exchange(self, packed: Sequence[bytes], count: int) -> list[Any]:
-        """Send packed commands one after the other and return their `count` replies in order."""
+        """Send packed commands, in one write if they fit, and return their `count` replies in order."""
         try:
-            for part in packed:
-                self._sendall(part)
+            if len(packed) == 1:
+                self._sendall(packed[0])
+            else:
+                self._send_parts(packed)
             replies = []
             for _ in range(count):
                 reply = self._gets()
@@ -87,6 +91,22 @@ class Link:
             raise AnswerLateError from error
         except ProtocolError as error:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
+
+    def _send_parts(self, parts: Sequence[bytes]) -> None:
+        """Send parts from where they are."""
+        if hasattr(self._socket, "context"):
+            self._sendall(b"".join(parts))  # TLS copies what it sends in any case
+            return
+        left = [memoryview(part) for part in parts]
+        while left:
+            sent = self._socket.sendmsg(left[:_PARTS_MAX])
+            done = 0
+            while done < len(left) and sent >= len(left[done]):
+                sent -= len(left[done])
+                done += 1
+            left = left[done:]
+            if sent:
+                left[0] = left[0][sent:]
 
     def _rest(self, size: int) -> Any:
         """Read until one whole reply is there, `size` bytes at first."""
