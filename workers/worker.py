@@ -106,7 +106,14 @@ class RunWorker(SimpleWorker):
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Say that this worker lives, for a short time only: the count of workers is to be true."""
-        super().heartbeat(min(timeout or ALIVE_S, ALIVE_S), pipeline=pipeline)
+        timeout = min(timeout or ALIVE_S, ALIVE_S)
+        if pipeline is not None:
+            super().heartbeat(timeout, pipeline=pipeline)
+            return
+        # RQ asks twice, and the tool waits for both answers.
+        with self.connection.pipeline(transaction=False) as both:
+            super().heartbeat(timeout, pipeline=both)
+            both.execute()
 
     def get_heartbeat_ttl(self, job: Job) -> int:
         """Keep a job as started until the next sign of life is long overdue."""
