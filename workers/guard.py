@@ -93,10 +93,10 @@ def _wait(reader: int) -> None:
     while data := os.read(reader, 4096):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            number = int(line[1:])
-            expected = number if line[:1] == b"?" else None
-            if line[:1] != b"?":
-                (open_groups.add if line[:1] == b"+" else open_groups.discard)(number)
+            named = int(line[1:])
+            expected = named if line[:1] == b"?" else None
+            if expected is None:
+                (open_groups.add if line[:1] == b"+" else open_groups.discard)(named)
     for group in open_groups:
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
