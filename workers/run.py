@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from maestro_state import Maestro
 from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve
+from maestro_state.contents import Usage
 from maestro_state.errors import LostClaim, MaestroError, NotFound, NotReplicated, OutputLost, ServerUnavailable
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
@@ -23,9 +23,6 @@ from workers.aftermath import follow_up
 from workers.guard import Guard
 from workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
 from workers.outbox import Outbox
-
-if TYPE_CHECKING:
-    from maestro_state.contents import Usage
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
@@ -104,6 +101,7 @@ class _Attempt:
         self._parser: Parser | None = None
         self._lost: LostClaim | OutputLost | None = None
         self._stderr_log: int | None = None
+        self._told = Usage()
 
     def make(self) -> Ended:
         """Call the tool; LostClaim when the run was taken away meanwhile."""
@@ -197,7 +195,9 @@ class _Attempt:
 
     def _on_beat(self) -> str | None:
         try:
-            if self._maestro.claims.renew(self._claim):
+            usage = self._parser.so_far if self._parser is not None else Usage()
+            told, self._told = self._told, usage
+            if self._maestro.claims.renew(self._claim, usage if usage != told else None):
                 return "canceled"
         except LostClaim as error:
             self._lost = error

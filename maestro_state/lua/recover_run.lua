@@ -34,7 +34,7 @@ if verdict == 'error' and retries > 0 then
     first = #page == 25 and '(' .. page[25][1] or nil
   end
   redis.call('HDEL', runs, run .. ':lease', run .. ':suspect', run .. ':owner', run .. ':started_at', run .. ':size',
-             run .. ':first', run .. ':last')
+             run .. ':first', run .. ':last', run .. ':usage')
   redis.call('HSET', runs, run .. ':status', verdict, run .. ':retries', retries - 1)
   redis.call('HINCRBY', runs, run .. ':fence', 1)
   emit(admitted, events, {'type', 'run.requeued', 'run', run})

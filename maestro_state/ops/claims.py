@@ -107,9 +107,10 @@ def add_output(terms: Terms, claim: Claim, offset: int, data: bytes, now_ms: int
     return Call(load("add_output"), terms.keys.session(claim.session_id), args, read)
 
 
-def renew_claim(terms: Terms, claim: Claim, now_ms: int) -> Call:
-    """Keep a claim; answers whether the run is to be canceled."""
-    args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS)
+def renew_claim(terms: Terms, claim: Claim, now_ms: int, usage: Usage | None = None) -> Call:
+    """Keep a claim, and what the tool has consumed so far if that is new; answers whether the run is to be canceled."""
+    told = msgspec.json.encode(usage) if usage else b""
+    args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS, told)
     return Call(load("renew_claim"), terms.keys.session(claim.session_id), args, _held(claim, "keeping a claim"))
 
 

@@ -159,7 +159,7 @@ def cancel_run(terms: Terms, stamp: Stamp, session_id: str, run_id: str) -> Call
 
 def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
     """Read one run."""
-    names = [run_id, f"{run_id}:status", f"{run_id}:started_at", f"{run_id}:end"]
+    names = [run_id, *(f"{run_id}:{name}" for name in ("status", "started_at", "end", "usage"))]
 
     def read(reply: list[bytes | None]) -> Run:
         stored = {name: value for name, value in zip(names, reply, strict=True) if value is not None}
