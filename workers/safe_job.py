@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from redis import Redis
+from redis.exceptions import RedisError, ResponseError
 from rq.exceptions import NoSuchJobError
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job
@@ -66,7 +67,14 @@ class SafeJob(Job):
         lengths = self.connection.pipeline(transaction=False)
         for name in (*_READ, *_FORBIDDEN):
             lengths.hstrlen(self.key, name)
-        sizes = dict(zip((*_READ, *_FORBIDDEN), lengths.execute(), strict=True))
+        answers = lengths.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, ResponseError):
+                # A string or list under a job's name: the error would end the worker.
+                self._refuse(f"its key cannot be read as a job ({str(answer).partition(' ')[0]})")
+            if isinstance(answer, RedisError):
+                raise answer
+        sizes = dict(zip((*_READ, *_FORBIDDEN), answers, strict=True))
         if not any(sizes.values()):
             raise NoSuchJobError(f"No such job: {self.id}")
         present = [name for name in _FORBIDDEN if sizes[name]]

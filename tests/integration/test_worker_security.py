@@ -110,6 +110,25 @@ def test_no_job_of_a_stranger_is_executed(shop: Workshop, raw: redis.Redis):
     assert "\x1b" not in log
 
 
+def test_a_key_that_is_no_hash_does_not_end_a_worker(shop: Workshop, raw: redis.Redis):
+    """A string, a list or a set under a job's name is refused and logged; the next run works."""
+    raw.set("rq:job:a-string", "x")
+    raw.rpush("rq:job:b-list", "x")
+    raw.sadd("rq:job:c-set", "x")
+    raw.rpush("rq:queue:maestro", "a-string", "b-list", "c-set")
+    worker = shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("safe", tool="cat")
+    ended = maestro.runs.wait(maestro.runs.start("still here"))
+
+    assert ended.status == "success"
+    assert worker.poll() is None
+    said = [json.loads(line) for line in shop.log.read_text().splitlines()]
+    refused = {line["job"]: line["reason"] for line in said if line["event"] == "job_refused"}
+    assert set(refused) == {"a-string", "b-list", "c-set"}
+    assert set(refused.values()) == {"its key cannot be read as a job (WRONGTYPE)"}
+
+
 def test_rqs_own_worker_would_have_executed_it(shop: Workshop, raw: redis.Redis):
     """Control: with the JSON serializer alone, a job that names os.system is executed."""
     mark = shop.project / MARK
