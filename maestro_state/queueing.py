@@ -20,6 +20,9 @@ from maestro_state.scripts import Call, Query, load
 #: Functions a job may name: a wire format, never renamed while old jobs may wait.
 EXECUTE_RUN = "workers.jobs.execute_run"
 
+#: How long a job may be out of the queue before its run, still not claimed, gets another, in milliseconds. From taking
+#: a job to claiming its run a worker needs a hundredth of it.
+TAKEN_MS = 2_000
 #: How long a job that no worker takes is kept, in milliseconds; the sweeper puts it there again.
 JOB_LIFE_MS = 7 * 24 * 3600 * 1000
 #: How long RQ keeps a job that failed, in seconds. One that succeeded is not kept: the run says it all.
@@ -32,7 +35,9 @@ def job_id_of(terms: Terms, session_id: str, run_id: str, fence: int) -> str:
 
 
 def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: int) -> Call:
-    """Put the job of a run where workers wait for it; answers False when it is there already. Repeatable."""
+    """Put the job of a run where workers wait for it; answers False when it is there already, or was taken
+    just now by a worker that may still claim the run. Repeatable.
+    """
     job_id = job_id_of(terms, session_id, run_id, fence)
     moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     payload = msgspec.json.encode([EXECUTE_RUN, None, [session_id, run_id], {}])
@@ -47,7 +52,7 @@ def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: 
         "result_ttl": 0,
         "failure_ttl": FAILURE_TTL_S,
     }
-    args = (job_id, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
+    args = (job_id, now_ms, TAKEN_MS, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
     return Call(load("enqueue_run"), terms.keys.queue(job_id), args, lambda reply: text(reply[0]) == "OK")
 
 
