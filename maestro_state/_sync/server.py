@@ -78,13 +78,17 @@ class Server:
             (value, summary), missing = self._send(call)
         except SessionNotFound as error:
             raise self.why_missing(session_id) or error from error
+        self.note(session_id, summary)
+        if missing:
+            raise missing
+        return value
+
+    def note(self, session_id: str, summary: Any) -> None:
+        """Bring the index up to date, if there is a summary that says it is due."""
         if summary:
             # The change itself is done: with no memory left for the index it must not look as if it were not.
             with suppress(ServerStorageError):
                 self.run(index_session(self.terms, entry_of(session_id, summary)))
-        if missing:
-            raise missing
-        return value
 
     def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
         """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.
@@ -98,9 +102,7 @@ class Server:
             raise self.why_missing(session_id) or error from error
         values = [value for value, _ in answers[: len(calls)]]
         due = [summary for _, summary in answers[: len(calls)] if summary]
-        if due:
-            with suppress(ServerStorageError):
-                self.run(index_session(self.terms, entry_of(session_id, due[-1])))
+        self.note(session_id, due[-1] if due else None)
         return values + answers[len(calls) :]
 
     def _run_all(self, calls: Sequence[Call]) -> list[Any]:
