@@ -7,8 +7,8 @@ import sys
 from importlib import import_module
 
 #: Every question, in the order it is asked.
-QUESTIONS = ("append", "read", "listing", "follow", "memory", "commands", "context", "runs", "archive", "breadcrumbs",
-             "capacity")  # fmt: skip
+QUESTIONS = ("append", "read", "listing", "follow", "memory", "commands", "context", "runs", "screen", "archive",
+             "breadcrumbs", "capacity")  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

@@ -1,9 +1,10 @@
-"""From asking for a run to its tool's first breath, beside RQ's own forking worker starting the same child; and a large
-output, beside the same tool writing into `cat > file`.
+"""From asking for a run to its tool's first breath, beside RQ's own forking worker starting the same child; a large
+output, beside the same tool writing into `cat > file` and into bare entries; many runs at once, beside the ideal.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import statistics
@@ -11,12 +12,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
-from benchmarks.rig import Rig, Row, rig
+from benchmarks.rig import Rig, Row, rig, row
+from maestro_state.clock import from_iso
+from workers.invoke import PIECE_BYTES
+from workers.outbox import BATCH_BYTES
 
 RUNS = 30
 #: Bytes of the large output, and how often it is made.
-OUTPUT_BYTES, OUTPUTS = 100_000_000, 3
+OUTPUT_BYTES, OUTPUTS = 100_000_000, 5
+#: Runs at once, on how many workers, and how long each one's tool takes, in seconds.
+CROWD, WORKERS, TOOL_S = 20, 4, 0.5
 
 #: A child that says when it was started.
 CHILD = ["date", "+%s%N"]
@@ -40,7 +47,8 @@ def measure() -> Iterator[Row]:
     with rig(pinned=False, with_worker=True) as bench:
         _await_worker(bench)
         yield _to_start(bench)
-        yield _throughput(bench)
+        yield from _throughput(bench)
+        yield from _crowd(bench)
 
 
 def _await_worker(bench: Rig) -> None:
@@ -71,23 +79,66 @@ def _to_start(bench: Rig) -> Row:
     return Row("run asked for → tool started", "RQ's forking worker", *figures, "ms", 1.1, 0.5)
 
 
-def _throughput(bench: Rig) -> Row:
+def _throughput(bench: Rig) -> Iterator[Row]:
     code = (
         "import os\nblock = b'a line of sixty-four characters, as a tool might print it ....\\n' * 1024\n"
         f"for _ in range({OUTPUT_BYTES} // len(block)): os.write(1, block)"
     )
-    tool = shlex.join([sys.executable, "-S", "-c", code])
-    bench.maestro.sessions.start("large", tool=tool)
-    target = bench.folder / "output"
-    ours, theirs = [], []
-    for _ in range(OUTPUTS):
-        begun = time.perf_counter()
-        run = bench.maestro.runs.start("go")
-        while bench.maestro.runs.read(run.id).status not in ("success", "error"):
-            time.sleep(0.01)
-        ours.append(time.perf_counter() - begun)
-        begun = time.perf_counter()
-        subprocess.run(["sh", "-c", f"{tool} | cat > {shlex.quote(str(target))}"], check=True)
-        theirs.append(time.perf_counter() - begun)
-    figures = [statistics.median(one) * 1000 for one in (ours, theirs)]
-    return Row("100 MB of output", "tool | cat > file", *figures, "ms", 2.0)
+    argv = [sys.executable, "-S", "-c", code]
+    target = shlex.quote(str(bench.folder / "output"))
+    figures: dict[str, list[float]] = {"ours": [], "tool | cat > file": [], "bare XADD of the same": []}
+    for number in range(OUTPUTS):
+        session = bench.maestro.sessions.start("large", tool=shlex.join(argv)).id
+        with _timed(figures["ours"]):
+            run = bench.maestro.runs.start("go")
+            while bench.maestro.runs.read(run.id).status not in ("success", "error"):
+                time.sleep(0.01)
+        # What follows a run, its checkpoint on disk, must not be measured as the others', nor as the next one's.
+        bench.maestro.archive.sync(session)
+        with _timed(figures["tool | cat > file"]):
+            subprocess.run(["sh", "-c", f"{shlex.join(argv)} | cat > {target}"], check=True)
+        key = f"bench:output:{number}"
+        with _timed(figures["bare XADD of the same"]):
+            _store(bench, key, argv)
+        bench.maestro.server.connection.call("DEL", key)
+        bench.maestro.sessions.delete(session)
+    for reference, limit in (("tool | cat > file", 2.0), ("bare XADD of the same", None)):
+        yield row("100 MB of output", figures, "ours", reference, limit=limit, unit="ms")
+
+
+@contextmanager
+def _timed(figures: list[float]) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    figures.append((time.perf_counter() - begun) * 1000)
+
+
+def _store(bench: Rig, key: str, argv: list[str]) -> None:
+    """Put a tool's output into a stream with nothing else done to it: what no run can be faster than."""
+    tool = subprocess.Popen(argv, stdout=subprocess.PIPE, bufsize=0)
+    together = BATCH_BYTES // PIECE_BYTES
+    while pieces := [piece for _ in range(together) if (piece := tool.stdout.read(PIECE_BYTES))]:
+        bench.maestro.server.connection.calls([("XADD", key, "*", "data", piece) for piece in pieces])
+    tool.wait()
+
+
+def _crowd(bench: Rig) -> Iterator[Row]:
+    """Ask for many runs at once; none may wait or take longer than its share."""
+    command = [sys.executable, "-P", "-m", "workers.worker", "--project", str(bench.folder)]
+    more = [subprocess.Popen(command, env=os.environ) for _ in range(WORKERS - 1)]
+    while bench.maestro.runs.workers() < WORKERS:
+        time.sleep(0.05)
+    bench.maestro.sessions.start("crowd", tool=f"sleep {TOOL_S}")
+    bench.maestro.runs.wait(bench.maestro.runs.start("warm up"))
+    begun = time.perf_counter()
+    runs = [bench.maestro.runs.start(f"run {number}") for number in range(CROWD)]
+    ended = [bench.maestro.runs.wait(run) for run in runs]
+    whole_ms = (time.perf_counter() - begun) * 1000
+    took = [from_iso(run.finished_at) - from_iso(run.started_at) for run in ended]
+    for worker in more:
+        worker.terminate()
+    for worker in more:
+        worker.wait()
+    ideal_ms = math.ceil(CROWD / WORKERS) * TOOL_S * 1000
+    yield Row(f"{CROWD} runs on {WORKERS} workers, all", "their tools alone", whole_ms, ideal_ms, "ms", 1.25)
+    yield Row(f"{CROWD} runs at once, the slowest", "the median one", max(took), statistics.median(took), "ms", 1.25)

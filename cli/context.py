@@ -94,7 +94,7 @@ def describe(item: ContextItem) -> str:
         case "output":
             lines = f" lines {source['lines']}" if "lines" in source else ""
             return f"run {source.get('run_id')}{lines}"
-    return item.notes or ""
+    return item.notes or str(source.get("preview", ""))
 
 
 def _kind_and_what(item: ContextItem) -> str:

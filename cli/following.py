@@ -117,8 +117,21 @@ class _Screen:
             if not self._claimed and not self._warned and waited_s >= _PATIENCE_S:
                 self._warn_if_alone()
             if self._has_line:
+                tokens = self._tokens()
                 with self._lock:
-                    self._draw(int(waited_s))
+                    self._draw(int(waited_s), tokens)
+
+    def _tokens(self) -> str:
+        """Say what the tool has consumed so far, if it told."""
+        from maestro_state.errors import MaestroError
+
+        try:
+            usage = self._app.maestro.runs.read(self._run.id).usage if self._claimed else None
+        except MaestroError:
+            return ""  # whoever follows will say it
+        counts = [] if usage is None else [(usage.tokens_input, "in"), (usage.tokens_output, "out")]
+        told = ", ".join(f"{number} {way}" for number, way in counts if number is not None)
+        return f" · {told} tokens" if told else ""
 
     def _warn_if_alone(self) -> None:
         from maestro_state.errors import MaestroError
@@ -133,12 +146,12 @@ class _Screen:
             self._erase()
             output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
-    def _draw(self, seconds: int) -> None:
+    def _draw(self, seconds: int, tokens: str) -> None:
         if not self._at_line_start or self._over.is_set():
             return
         what = "running" if self._claimed else "waiting for a worker"
         tool = output.clip(output.safe(self._run.tool), 30)
-        sys.stderr.write(f"\r\x1b[2K{output.dimmed(f'{self._run.id} {tool} · {what} · {seconds} s')}")
+        sys.stderr.write(f"\r\x1b[2K{output.dimmed(f'{self._run.id} {tool} · {what} · {seconds} s{tokens}')}")
         sys.stderr.flush()
         self._drawn = True
 

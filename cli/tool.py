@@ -33,8 +33,10 @@ def use(app: App, tool: str, as_json: bool) -> None:
     chosen = app.maestro.tools.use(tool)
     if as_json:
         output.document({"tool_active": chosen})
-    else:
-        output.line(f"using {output.colour(output.safe(chosen), bold=True)}")
+        return
+    output.line(f"using {output.colour(output.safe(chosen), bold=True)}")
+    if not app.maestro.tools.is_installed(chosen):
+        output.warning(f"{output.safe(chosen)} is not installed here: runs fail unless it is where their worker runs")
 
 
 @click.group()

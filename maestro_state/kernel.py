@@ -1,4 +1,4 @@
-"""Two calls of the kernel that Python has no name for: swapping two names at once, and syncing a whole file system.
+"""Calls of the system that Python has no name for: swap two names at once, sync a file system, keep freed memory.
 
 Where one does not exist the answer says so, and the caller takes the longer way.
 """
@@ -12,6 +12,10 @@ from functools import cache
 from typing import Any
 
 _RENAME_EXCHANGE = 2
+
+#: The allocator's settings by their numbers: when to give freed memory back, how much more to ask for than is needed,
+#: from which size on to ask for each piece apart.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 #: What a kernel or a file system answers that does not know the call.
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -56,3 +60,14 @@ def sync_filesystem(descriptor: int) -> bool:
     if number in (errno.ENOSYS, errno.EOPNOTSUPP):
         return False
     raise OSError(number, os.strerror(number))
+
+
+def keep_memory(size: int) -> None:
+    """Keep up to `size` freed bytes in this process instead of giving them back at once, where the allocator can.
+
+    Memory that is given back and asked for again with every large piece costs a page fault per 4 KB of it.
+    """
+    call = _function("mallopt")
+    if call is not None:
+        for setting, value in ((_TRIM_THRESHOLD, size), (_MMAP_THRESHOLD, size), (_TOP_PAD, 1 << 20)):
+            call(setting, value)

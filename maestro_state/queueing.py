@@ -22,6 +22,9 @@ EXECUTE_RUN = "workers.jobs.execute_run"
 FINALIZE_SESSION = "workers.jobs.finalize_session"
 SEND_ARCHIVE = "workers.jobs.send_archive"
 
+#: How long a job may be out of the queue before its run, still not claimed, gets another, in milliseconds. From taking
+#: a job to claiming its run a worker needs a hundredth of it.
+TAKEN_MS = 2_000
 #: How long a job that no worker takes is kept, in milliseconds; the sweeper puts it there again.
 JOB_LIFE_MS = 7 * 24 * 3600 * 1000
 #: How long RQ keeps a job that failed, in seconds. One that succeeded is not kept: the record says it all.
@@ -34,7 +37,9 @@ def job_id_of(terms: Terms, *names: object) -> str:
 
 
 def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: int) -> Call:
-    """Put the job of one attempt at a run where workers wait; answers False when it is there already. Repeatable."""
+    """Put the job of one attempt at a run where workers wait; answers False when it is there already, or was taken
+    just now by a worker that may still claim the run. Repeatable.
+    """
     return _enqueue(terms, job_id_of(terms, session_id, run_id, fence), EXECUTE_RUN, (session_id, run_id), now_ms)
 
 
@@ -67,7 +72,7 @@ def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], n
         "result_ttl": 0,
         "failure_ttl": FAILURE_TTL_S,
     }
-    args = (job_id, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
+    args = (job_id, now_ms, TAKEN_MS, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
     return Call(load("enqueue_job"), terms.keys.queue(job_id), args, lambda reply: text(reply[0]) == "OK")
 
 

@@ -7,13 +7,14 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
 
 from maestro_state import Maestro
 from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve
-from maestro_state.errors import LostClaim, MaestroError, NotFound, NotReplicated, ServerUnavailable
+from maestro_state.contents import Usage
+from maestro_state.errors import LostClaim, MaestroError, NotFound, NotReplicated, OutputLost, ServerUnavailable
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.rendering import render
@@ -21,10 +22,8 @@ from maestro_state.tools_file import trusted_paths
 from workers.aftermath import follow_up
 from workers.finalize import PutBack
 from workers.guard import Guard
-from workers.invoke import Finished, Invocation, invoke
-
-if TYPE_CHECKING:
-    from maestro_state.contents import Usage
+from workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
+from workers.outbox import Outbox
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
@@ -97,12 +96,14 @@ class _Attempt:
         self._maestro = maestro
         self._claim = claim
         self._limit = maestro.settings.max_output_bytes
+        self._outbox = Outbox(partial(maestro.claims.add_outputs, claim), PIECE_BYTES)
         self._size = 0
         self._digest = hashlib.sha256()
         self._held = b""
         self._parser: Parser | None = None
-        self._lost: LostClaim | None = None
+        self._lost: LostClaim | OutputLost | None = None
         self._stderr_log: int | None = None
+        self._told = Usage()
 
     def make(self) -> Ended:
         """Call the tool; LostClaim when the run was taken away meanwhile."""
@@ -126,17 +127,23 @@ class _Attempt:
         program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))
         if program is None:
             return self._failed(f"'{tool.argv()[0]}' is not installed where the worker runs (maestro tool check)")
+        with closing(self._outbox):
+            try:
+                finished = self._call([program, *tool.argv()[1:]], sent, environment)
+                return self._ended(tool, parser, finished)
+            except OSError as error:
+                return self._failed(f"'{tool.argv()[0]}' could not be started: {error.strerror}")
+            except OutputLost as error:
+                return Ended(status="error", error=str(error), size=error.size)
+
+    def _call(self, argv: list[str], sent: bytes, environment: dict[str, str]) -> Finished:
+        """Call the tool; OSError when it cannot be started."""
         self._open_stderr_log()
         try:
-            finished = invoke(self._invocation([program, *tool.argv()[1:]], sent, environment))
-        except OSError as error:
-            return self._failed(f"'{tool.argv()[0]}' could not be started: {error.strerror}")
+            return invoke(self._invocation(argv, sent, environment))
         finally:
             if self._stderr_log is not None:
                 os.close(self._stderr_log)
-        if self._lost is not None:
-            raise self._lost
-        return self._ended(tool, parser, finished)
 
     def give_up(self, error: ServerUnavailable) -> None:
         """Say why the run ended, if the server takes that at least; else whoever looks after lost runs will."""
@@ -145,8 +152,9 @@ class _Attempt:
             self._maestro.claims.finish(self._claim, self._partial(reason))
 
     def _partial(self, reason: str) -> Ended:
-        digest = self._digest.hexdigest() if self._size else None
-        return Ended(status="error", error=reason, size=self._size, digest=digest)
+        size = self._outbox.stored
+        digest = self._digest.hexdigest() if size and size == self._size else None
+        return Ended(status="error", error=reason, size=size, digest=digest)
 
     def _invocation(self, argv: list[str], sent: bytes, environment: dict[str, str]) -> Invocation:
         timeout_s = self._claim.run.timeout_s or self._maestro.settings.run_timeout_seconds
@@ -171,24 +179,27 @@ class _Attempt:
         return self._store(data)
 
     def _store(self, data: bytes) -> str | None:
-        """Append output; why to stop, if there is a reason."""
+        """Have output appended; why to stop, if there is a reason."""
         room = self._limit - self._size
         is_over = len(data) > room
         data = data[:room] if is_over else data
         try:
-            is_canceled = bool(data) and self._maestro.claims.add_output(self._claim, self._size, data)
-        except LostClaim as error:
+            if data:
+                self._outbox.put(data)
+        except (LostClaim, OutputLost) as error:
             self._lost = error
             return "lost"
         self._size += len(data)
         self._digest.update(data)
         if is_over:
             return "limit"
-        return "canceled" if is_canceled else None
+        return "canceled" if self._outbox.is_canceled else None
 
     def _on_beat(self) -> str | None:
         try:
-            if self._maestro.claims.renew(self._claim):
+            usage = self._parser.so_far if self._parser is not None else Usage()
+            told, self._told = self._told, usage
+            if self._maestro.claims.renew(self._claim, usage if usage != told else None):
                 return "canceled"
         except LostClaim as error:
             self._lost = error
@@ -221,8 +232,9 @@ class _Attempt:
             rest = self._held + (_encoded(outcome.text) if self._parser is not None else b"")
             # What is left may be a limit or a cancel too late to matter: the tool has ended.
             self._store(rest)
-            if self._lost is not None:
-                raise self._lost
+        if self._lost is not None:
+            raise self._lost
+        self._outbox.flush()
         status, error = self._judge(outcome, finished)
         return Ended(
             status=status,

@@ -105,6 +105,8 @@ class Supervisor:
                 seen_s = now_s
             if used:
                 used_s = now_s
+            if used is not None and usage.tidy(now_s):
+                self.log("log_written_anew")
             if self._leaving:
                 self._settle(signals)
                 return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from maestro_state.embedded.paths import socket_address
 from maestro_state.embedded.wire import Wire, WireError, read_info
 from maestro_state.errors import MaestroError
+from workers.tidying import Tidying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ class Usage:
     socket: Callable[[], str]
     _wire: Wire | None = None
     _connections: int | None = None
+    _tidying: Tidying = field(default_factory=Tidying)
 
     def look(self) -> bool | None:
         """Return whether the server was used since the last look, or None when there is no server."""
@@ -57,6 +59,21 @@ class Usage:
             return _foreign(self._connect())
         except (WireError, OSError):
             return False
+
+    def tidy(self, now_s: float) -> bool:
+        """Have the server write its log anew if that is due; tell whether it was."""
+        try:
+            found = read_info(self._connect().call("INFO", "persistence"))
+            sizes = int(found.get("aof_current_size", "0")), int(found.get("aof_base_size", "0"))
+            if found.get("aof_rewrite_in_progress") != "0" or not self._tidying.is_due(now_s, *sizes):
+                return False
+            self._wire.call("BGREWRITEAOF")  # type: ignore[union-attr]
+        except TimeoutError:
+            self.close()  # a late answer would be taken for the next one
+            return False
+        except (WireError, OSError, ValueError):
+            return False  # the next look shows what is wrong, or is in time
+        return True
 
     def shut_down(self) -> None:
         """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""

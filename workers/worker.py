@@ -35,6 +35,7 @@ from maestro_state.connection.queue_client import queue_client, stop_waiting
 from maestro_state.connection.url import Address, parse_url
 from maestro_state.embedded.paths import socket_address
 from maestro_state.errors import ConfigError, MaestroError, ServerUnavailable
+from maestro_state.kernel import keep_memory
 from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
 from workers.guard import Guard
@@ -51,6 +52,8 @@ LOOK_S = 1
 ALIVE_S = 10
 #: Seconds between two signs of life while a run is carried out, and between looks at others' runs.
 SIGN_S = 2.0
+#: Bytes of freed memory that a worker keeps: the pieces of a fast run's output come and go by the megabyte.
+KEPT_BYTES = 32 << 20
 #: Seconds between two rounds of RQ's own upkeep.
 UPKEEP_S = 60
 #: Seconds RQ keeps a job as started without a sign of life.
@@ -114,7 +117,14 @@ class RunWorker(SimpleWorker):
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Say that this worker lives, for a short time only: the count of workers is to be true."""
-        super().heartbeat(min(timeout or ALIVE_S, ALIVE_S), pipeline=pipeline)
+        timeout = min(timeout or ALIVE_S, ALIVE_S)
+        if pipeline is not None:
+            super().heartbeat(timeout, pipeline=pipeline)
+            return
+        # RQ asks twice, and the tool waits for both answers.
+        with self.connection.pipeline(transaction=False) as both:
+            super().heartbeat(timeout, pipeline=both)
+            both.execute()
 
     def get_heartbeat_ttl(self, job: Job) -> int:
         """Keep a job as started until the next sign of life is long overdue."""
@@ -244,6 +254,7 @@ def work(root: str, *, burst: bool = False, client_name: str | None = None) -> i
     with Maestro(root) as maestro:
         settings, root = maestro.settings, str(maestro.project.root)
     configure_logs(settings.log_level)
+    keep_memory(KEPT_BYTES)
     state_url, address = addresses(root, settings)
     address = replace(address, client_name=client_name or address.client_name)
     workshop = Workshop(root, state_url, client_name, Guard())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,7 @@ from maestro_state.errors import (
     Refused,
     RunIsOver,
     RunNotFound,
+    SessionNotFound,
 )
 from maestro_state.models import Event, Session
 from maestro_state.ops import claims as claim_ops
@@ -90,9 +92,11 @@ class AsyncRuns:
             env=env,
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
-        run_id = await self._start(session.id, request, content, command_id)
+        run_id, summary = await self._start(session.id, request, content, command_id)
         if not dry:
             await self._wake(session.id, run_id)
+        # Last: the worker is on its way meanwhile.
+        await self._server.note(session.id, summary)
         return await self.read(run_id, session.id)
 
     def _tool(self, session: Session, tool: str | None) -> str:
@@ -103,15 +107,20 @@ class AsyncRuns:
             raise NoTool(session.id)
         return chosen
 
-    async def _start(self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None) -> str:
+    async def _start(
+        self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None
+    ) -> tuple[str, Any]:
         terms, stamp = self._server.terms, self._server.stamp(command_id)
         while True:
             seen = await self._seen(session_id)
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
             try:
-                return str((await self._server.change(session_id, call)).decode())
+                run_id, summary = await self._server.run(call)
             except ContextChanged:
                 continue  # somebody added or removed an item since we looked
+            except SessionNotFound as error:
+                raise self._server.why_missing(session_id) or error from error
+            return str(run_id.decode()), summary
 
     async def _seen(self, session_id: str) -> tuple[int, Sent]:
         """Read the context, and the revision that what was read cannot be older than."""

@@ -39,6 +39,12 @@ class AsyncTools:
         )
         return chosen
 
+    async def is_installed(self, tool: str) -> bool:
+        """Tell whether a tool's program is found here; runs need it where their worker is."""
+        found = resolve(tool, self._environment.get("PATH"))
+        known = found.program(self._environment.get("PATH"))
+        return known is not None or found.name in trusted_paths(self._project, self._environment)
+
     async def list(self) -> Rows:
         """List the catalogue with what the last check found, and whatever else tools.json names."""
         rows, _ = read_rows(self._project, self._environment)

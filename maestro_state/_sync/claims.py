@@ -8,7 +8,7 @@ from typing import Any
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
-from maestro_state.contents import Run
+from maestro_state.contents import Run, Usage
 from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, WorkFailed
 from maestro_state.ops import claims as ops
 from maestro_state.ops import contents as contents_ops
@@ -58,9 +58,20 @@ class Claims:
         is_canceled: bool = self._change(claim.session_id, call)
         return is_canceled
 
-    def renew(self, claim: Claim) -> bool:
-        """Keep the claim; tell whether the run is to be canceled."""
-        call = ops.renew_claim(self._server.terms, claim, self._server.now_ms())
+    def add_outputs(self, claim: Claim, offset: int, pieces: list[bytes]) -> bool:
+        """Append several pieces of output in one write; tell whether the run is to be canceled."""
+        now_ms, calls = self._server.now_ms(), []
+        for data in pieces:
+            calls.append(ops.add_output(self._server.terms, claim, offset, data, now_ms))
+            offset += len(data)
+        try:
+            return any(self._server.change_all(claim.session_id, calls))
+        except (InvalidTransition, NotFound) as error:
+            raise LostClaim(str(error)) from error
+
+    def renew(self, claim: Claim, usage: Usage | None = None) -> bool:
+        """Keep the claim, and show what the tool has consumed so far; tell whether the run is to be canceled."""
+        call = ops.renew_claim(self._server.terms, claim, self._server.now_ms(), usage)
         is_canceled: bool = self._change(claim.session_id, call)
         return is_canceled
 

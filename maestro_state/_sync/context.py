@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import iso
 from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
-from maestro_state.errors import ItemNotFound
+from maestro_state.errors import ItemNotFound, MaestroError
 from maestro_state.ops import context as ops
 from maestro_state.ops import runs as run_ops
 from maestro_state.ops.contents import read_items, read_runs
 from maestro_state.project import Project
+from maestro_state.scripts import Call
 
 #: What `list` returns; inside the class, `list` is the verb.
 Listed = list[ListedItem]
@@ -68,8 +70,8 @@ class Context:
             batches = making.batches(choice.entries, texts)
             # A few files are not worth a thread. Closed before the tree is: its thread reads from there.
             with closing(ahead(batches) if total > ops.AHEAD_ITEMS else batches) as coming:
-                for batch in coming:
-                    added += self._add(session_id, batch)
+                for batch in self._add_all(session_id, coming):
+                    added += batch
                     if progress:
                         progress(len(added), total)
             if not added:
@@ -145,17 +147,53 @@ class Context:
         return found or (self._sessions.source(session_id)).items()
 
     def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
-        """Add one batch: first the contents the session has not got, then the items, in one step."""
-        terms, contents = self._server.terms, {item.digest: item.content for item in items}
-        missing = self._server.run(ops.missing_blobs(terms, session_id, list(contents)))
-        with self._server.lane() as lane:
-            if missing:
-                wanted = {digest: contents[digest] for digest in missing}
-                stamp = self._server.stamp(lane.next_command_id())
-                self._server.change(session_id, ops.put_blobs(terms, stamp, session_id, wanted))
+        """Add one batch."""
+        missing = self._server.run(self._missing(session_id, items))
+        added, _ = self._add_batch(session_id, items, missing, mark)
+        return added
+
+    def _add_all(self, session_id: str, coming: Iterator[NewItems]) -> Iterator[Items]:
+        """Add batch after batch, each in one round trip: it also asks what the next one has to bring along."""
+        batch, trouble = next(coming, None), None
+        missing: AbstractSet[str] = self._server.run(self._missing(session_id, batch)) if batch else frozenset()
+        while batch is not None:
+            following = None
+            try:
+                following = next(coming, None)
+            except MaestroError as error:
+                trouble = error  # with the next one: this one is added first
+            then = self._missing(session_id, following) if following else None
+            added, missing = self._add_batch(session_id, batch, missing, then=then)
+            yield added
+            batch = following
+        if trouble is not None:
+            raise trouble
+
+    def _missing(self, session_id: str, items: NewItems) -> Call:
+        return ops.missing_blobs(self._server.terms, session_id, list({item.digest: None for item in items}))
+
+    def _add_batch(
+        self,
+        session_id: str,
+        items: NewItems,
+        missing: AbstractSet[str],
+        mark: RelevantOutput | None = None,
+        *,
+        then: Call | None = None,
+    ) -> tuple[Items, AbstractSet[str]]:
+        """Add the contents the session has not got, then the items, in one step; return them and what `then` found."""
+        terms, calls = self._server.terms, []
+        # A lane each: sent again, both must be the last of theirs.
+        with self._server.lane() as contents, self._server.lane() as lane:
+            wanted = {item.digest: item.content for item in items if item.digest in missing}
+            if wanted:
+                stamp = self._server.stamp(contents.next_command_id())
+                calls.append(ops.put_blobs(terms, stamp, session_id, wanted))
             stamp = self._server.stamp(lane.next_command_id())
-            first = int(self._server.change(session_id, ops.add_context(terms, stamp, session_id, items, mark)))
-        return [item.as_item(first + at) for at, item in enumerate(items)]
+            calls.append(ops.add_context(terms, stamp, session_id, items, mark))
+            values = self._server.change_all(session_id, calls, then)
+        first = int(values[len(calls) - 1])
+        return [item.as_item(first + at) for at, item in enumerate(items)], values[-1] if then else frozenset()
 
     def _output(self, session_id: str, run: Run, last_line: int | None) -> bytes:
         """Read what a run printed: whole, or at least up to a line."""

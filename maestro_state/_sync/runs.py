@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -24,6 +25,7 @@ from maestro_state.errors import (
     Refused,
     RunIsOver,
     RunNotFound,
+    SessionNotFound,
 )
 from maestro_state.models import Event, Session
 from maestro_state.ops import claims as claim_ops
@@ -91,9 +93,11 @@ class Runs:
             env=env,
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
-        run_id = self._start(session.id, request, content, command_id)
+        run_id, summary = self._start(session.id, request, content, command_id)
         if not dry:
             self._wake(session.id, run_id)
+        # Last: the worker is on its way meanwhile.
+        self._server.note(session.id, summary)
         return self.read(run_id, session.id)
 
     def _tool(self, session: Session, tool: str | None) -> str:
@@ -104,15 +108,20 @@ class Runs:
             raise NoTool(session.id)
         return chosen
 
-    def _start(self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None) -> str:
+    def _start(
+        self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None
+    ) -> tuple[str, Any]:
         terms, stamp = self._server.terms, self._server.stamp(command_id)
         while True:
             seen = self._seen(session_id)
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
             try:
-                return str((self._server.change(session_id, call)).decode())
+                run_id, summary = self._server.run(call)
             except ContextChanged:
                 continue  # somebody added or removed an item since we looked
+            except SessionNotFound as error:
+                raise self._server.why_missing(session_id) or error from error
+            return str(run_id.decode()), summary
 
     def _seen(self, session_id: str) -> tuple[int, Sent]:
         """Read the context, and the revision that what was read cannot be older than."""

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from maestro_state.clock import Lane, new_command_id
+from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
 from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionNotFound
 from maestro_state.ops.index import entry_of, index_session
@@ -78,13 +79,42 @@ class Server:
             (value, summary), missing = self.attempt(call)
         except SessionNotFound as error:
             raise self.why_missing(session_id) or error from error
+        self.note(session_id, summary)
+        if missing:
+            raise missing
+        return value
+
+    def note(self, session_id: str, summary: Any) -> None:
+        """Bring the index up to date, if there is a summary that says it is due."""
         if summary:
             # The change itself is done: with no memory left for the index it must not look as if it were not.
             with suppress(ServerStorageError):
                 self.run(index_session(self.terms, entry_of(session_id, summary)))
-        if missing:
-            raise missing
-        return value
+
+    def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
+        """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.
+
+        All are sent again when the connection breaks: each must tell its own repeat, and refuse what needs one before
+        it that was refused. The index is brought up to date once.
+        """
+        try:
+            answers = self._run_all([*calls, then] if then else calls)
+        except SessionNotFound as error:
+            raise self.why_missing(session_id) or error from error
+        values = [value for value, _ in answers[: len(calls)]]
+        due = [summary for _, summary in answers[: len(calls)] if summary]
+        self.note(session_id, due[-1] if due else None)
+        return values + answers[len(calls) :]
+
+    def _run_all(self, calls: Sequence[Call]) -> list[Any]:
+        commands = [("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args) for call in calls]
+        try:
+            replies = self.connection.calls(commands)
+        except ReplyError as error:
+            if error.kind != "NOSCRIPT":
+                raise
+            return [self.run(call) for call in calls]
+        return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
 
     def close(self) -> None:
         """Close the connection."""

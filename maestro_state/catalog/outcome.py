@@ -25,6 +25,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Parser(Protocol):
     """Reads one call's stdout as it comes. Never raises on what a tool prints; its memory is bounded."""
 
+    @property
+    def so_far(self) -> Usage:
+        """What the tool has consumed until now, as far as it told: for people who watch, not for the books."""
+
     def feed(self, data: bytes) -> list[str]:
         """Take the next bytes and return the texts for people in them."""
 

@@ -23,6 +23,7 @@ from maestro_state.connection.faults import (
 )
 from maestro_state.connection.fork import let_go_in_child
 from maestro_state.connection.link import Link, open_link
+from maestro_state.connection.packing import packed_parts
 from maestro_state.connection.url import masked
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class Connection:
         """
         if not commands:
             return []
-        packed = b"".join([pack_command(command) for command in commands])
-        replies = self._attempt(packed, len(commands), None)
+        replies = self._attempt(packed_parts(commands), len(commands), None)
         for reply in replies:
             if type(reply) is ReplyError:
                 raise refusal(reply, self._where)
@@ -94,7 +94,7 @@ class Connection:
         # By its body: a digest that the server does not know would make the commands behind it wait for nothing.
         commands = [("EVAL", script.body, len(keys), *keys, *args), *then]
         packed = b"".join([pack_command(command) for command in commands])
-        replies = self._attempt(packed, len(commands), None, wait_ms / 1000 + BLOCK_MARGIN_S)
+        replies = self._attempt([packed], len(commands), None, wait_ms / 1000 + BLOCK_MARGIN_S)
         return [self._checked(reply) for reply in replies]
 
     def block(self, *args: Any, block_ms: int) -> Any:
@@ -121,7 +121,7 @@ class Connection:
         try:
             link = idle.pop()
         except IndexError:
-            return self._checked(self._attempt(packed, 1, None, limit_s)[0])
+            return self._checked(self._attempt([packed], 1, None, limit_s)[0])
         whole = False
         try:
             if limit_s is not None:
@@ -129,7 +129,7 @@ class Connection:
             reply = link.ask(packed)
             whole = True
         except OSError as fault:
-            return self._checked(self._attempt(packed, 1, fault, limit_s)[0])
+            return self._checked(self._attempt([packed], 1, fault, limit_s)[0])
         finally:
             # Also on KeyboardInterrupt: a socket with half a reply in it must never be used again.
             if whole:
@@ -138,11 +138,13 @@ class Connection:
                 link.close()
         if type(reply) is ReplyError:
             if is_passing(reply):
-                return self._checked(self._attempt(packed, 1, reply, limit_s)[0])
+                return self._checked(self._attempt([packed], 1, reply, limit_s)[0])
             raise refusal(reply, self._where)
         return reply
 
-    def _attempt(self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None) -> list[Any]:
+    def _attempt(
+        self, packed: Sequence[bytes], count: int, fault: Fault | None, limit_s: float | None = None
+    ) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""
         patience: Patience | None = None
         while True:
@@ -161,7 +163,7 @@ class Connection:
             if fault is None:
                 return replies
 
-    def _try(self, packed: bytes, count: int, limit_s: float | None) -> list[Any]:
+    def _try(self, packed: Sequence[bytes], count: int, limit_s: float | None) -> list[Any]:
         """Make one try on an idle socket or a new one."""
         idle = self._idle if limit_s is None else self._idle_blocking
         try:

@@ -17,6 +17,7 @@ from maestro_state.connection.opening import check_greeting, greeting
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Sequence
 
     from maestro_state.connection.url import Address
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _FIRST_READ: Final = 16 * 1024
 #: Bytes asked for while a large reply is coming in.
 _NEXT_READ: Final = 256 * 1024
+#: Parts that one write of the kernel's takes.
+_PARTS_MAX: Final = 512
 
 
 class Link:
@@ -72,10 +75,13 @@ class Link:
         except ProtocolError as error:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
 
-    def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands in one write and return their `count` replies in order."""
+    def exchange(self, packed: Sequence[bytes], count: int) -> list[Any]:
+        """Send packed commands, in one write if they fit, and return their `count` replies in order."""
         try:
-            self._sendall(packed)
+            if len(packed) == 1:
+                self._sendall(packed[0])
+            else:
+                self._send_parts(packed)
             replies = []
             for _ in range(count):
                 reply = self._gets()
@@ -85,6 +91,22 @@ class Link:
             raise AnswerLateError from error
         except ProtocolError as error:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
+
+    def _send_parts(self, parts: Sequence[bytes]) -> None:
+        """Send parts from where they are."""
+        if hasattr(self._socket, "context"):
+            self._sendall(b"".join(parts))  # TLS copies what it sends in any case
+            return
+        left = [memoryview(part) for part in parts]
+        while left:
+            sent = self._socket.sendmsg(left[:_PARTS_MAX])
+            done = 0
+            while done < len(left) and sent >= len(left[done]):
+                sent -= len(left[done])
+                done += 1
+            left = left[done:]
+            if sent:
+                left[0] = left[0][sent:]
 
     def _rest(self, size: int) -> Any:
         """Read until one whole reply is there, `size` bytes at first."""
@@ -112,7 +134,7 @@ def open_link(address: Address, timeout_s: float, where: str, context: ssl.SSLCo
         link = Link(connected, timeout_s)
         packed, count = greeting(address)
         if count:
-            check_greeting(address, link.exchange(packed, count), where)
+            check_greeting(address, link.exchange([packed], count), where)
         greeted = True
         return link
     finally:

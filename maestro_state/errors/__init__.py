@@ -12,7 +12,7 @@ MaestroError                    code · hint · exit_code
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │     ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
-│     RunFailed · FileCorrupt · CursorLost · ArchiveFailed · ArchiveBusy · ReplayFailed
+│     RunFailed · OutputLost · FileCorrupt · CursorLost · ArchiveFailed · ArchiveBusy · ReplayFailed
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -43,6 +43,7 @@ from maestro_state.errors.runs import (
     ItemNotFound,
     LostClaim,
     NoTool,
+    OutputLost,
     PathNotFound,
     PathRefused,
     RunFailed,
@@ -102,6 +103,7 @@ __all__ = [
     "NotFound",
     "NotReplicated",
     "OpenChildren",
+    "OutputLost",
     "PathNotFound",
     "PathRefused",
     "Refused",

@@ -102,6 +102,17 @@ class LostClaim(Refused):
     code = "lost_claim"
 
 
+class OutputLost(WorkFailed):
+    """The server no longer has all of a run's output that it took."""
+
+    code = "output_lost"
+
+    def __init__(self, session_id: str, run_id: str, size: int) -> None:
+        """Say how much is left."""
+        super().__init__(f"run {run_id} of {session_id}: the server lost its output after the first {size} bytes")
+        self.run_id, self.size = run_id, size
+
+
 class ContextChanged(Conflict):
     """The context changed while the run was being started."""
 

@@ -21,7 +21,7 @@ from maestro_state.states import SessionState
 #: Entries read from a stream at a time. Of outputs few at first, since each may be large; as many then as make up about
 #: so many bytes.
 PAGE = 1000
-OUTPUT_PAGE = 8
+OUTPUT_PAGE = 2
 OUTPUT_PAGE_MAX = 512
 OUTPUT_PAGE_BYTES = 1 << 20
 

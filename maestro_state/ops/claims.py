@@ -12,7 +12,7 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.contents import OutputRef, Run, SentItem, Usage
-from maestro_state.errors import LostClaim, RunNotFound
+from maestro_state.errors import LostClaim, OutputLost, RunNotFound
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.runs import ending, resting
 from maestro_state.ops.terms import Stamp, Terms
@@ -92,14 +92,25 @@ def _held(claim: Claim, action: str) -> Any:
 
 
 def add_output(terms: Terms, claim: Claim, offset: int, data: bytes, now_ms: int) -> Call:
-    """Append what was printed from `offset` on; answers whether the run is to be canceled."""
+    """Append what was printed from `offset` on; answers whether the run is to be canceled. Repeatable.
+
+    OutputLost when the server has not got all that came before: a failover took it.
+    """
+    held = _held(claim, "adding output")
+
+    def read(reply: list[Any]) -> Any:
+        if text(reply[0]) == "GAP":
+            raise OutputLost(claim.session_id, claim.run.id, int(reply[1]))
+        return held(reply)
+
     args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS, offset, data)
-    return Call(load("add_output"), terms.keys.session(claim.session_id), args, _held(claim, "adding output"))
+    return Call(load("add_output"), terms.keys.session(claim.session_id), args, read)
 
 
-def renew_claim(terms: Terms, claim: Claim, now_ms: int) -> Call:
-    """Keep a claim; answers whether the run is to be canceled."""
-    args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS)
+def renew_claim(terms: Terms, claim: Claim, now_ms: int, usage: Usage | None = None) -> Call:
+    """Keep a claim, and what the tool has consumed so far if that is new; answers whether the run is to be canceled."""
+    told = msgspec.json.encode(usage) if usage else b""
+    args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS, told)
     return Call(load("renew_claim"), terms.keys.session(claim.session_id), args, _held(claim, "keeping a claim"))
 
 

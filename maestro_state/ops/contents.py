@@ -12,6 +12,7 @@ runs    0001                  the run as JSON, as it was started; never rewritte
         0001:lease  0001:suspect  until when it holds; the lease that was seen ended, and when
         0001:cancel           milliseconds, once its owner was asked to end it
         0001:retries          how often it may still be tried again
+        0001:usage                         what its tool has consumed so far, while it runs
         0001:size  0001:first  0001:last   bytes printed, and between which ids of outputs they are
 blobs   <sha-256>             snapshots and prompts
 outputs run, data             one chunk of what a run printed
@@ -61,6 +62,8 @@ def read_items(terms: Terms, session_id: str) -> Query:
 def run_of(stored: dict[str, bytes], run_id: str) -> Run:
     """Put together a run from its fields."""
     values: dict[str, Any] = msgspec.json.decode(stored[run_id])
+    if usage := stored.get(f"{run_id}:usage"):
+        values["usage"] = msgspec.json.decode(usage)  # so far: the run is still going
     values |= msgspec.json.decode(stored.get(f"{run_id}:end", b"{}"))
     if started := stored.get(f"{run_id}:started_at"):
         values["started_at"] = iso(int(started))

@@ -15,8 +15,8 @@ from maestro_state.ops.messages import message_values
 from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Query
 
-#: Entries read from each stream at a time.
-PAGE = 500
+#: Entries read from each stream at a time: of a fast run's output, 32 MB.
+PAGE = 128
 
 #: The cursor before everything.
 START = "0-0"

@@ -159,7 +159,7 @@ def cancel_run(terms: Terms, stamp: Stamp, session_id: str, run_id: str) -> Call
 
 def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
     """Read one run."""
-    names = [run_id, f"{run_id}:status", f"{run_id}:started_at", f"{run_id}:end"]
+    names = [run_id, *(f"{run_id}:{name}" for name in ("status", "started_at", "end", "usage"))]
 
     def read(reply: list[bytes | None]) -> Run:
         stored = {name: value for name, value in zip(names, reply, strict=True) if value is not None}
@@ -203,7 +203,7 @@ def output_range(terms: Terms, session_id: str, run_id: str) -> Query:
 
 
 #: Chunks of output read at a time: enough for one round trip each megabyte, little enough to hold.
-OUTPUT_PAGE = 64
+OUTPUT_PAGE = 16
 
 
 def output_page(terms: Terms, session_id: str, run_id: str, first: str, last: str) -> Query:

@@ -87,6 +87,38 @@ class Screen:
         return os.waitstatus_to_exitcode(status[0])
 
 
+_COUNTING_TOOL = """#!/bin/sh
+cat >/dev/null
+echo '{"type":"system","subtype":"init","session_id":"s1","model":"m1"}'
+echo '{"type":"assistant","message":{"id":"a1","usage":{"input_tokens":1000,"cache_read_input_tokens":200,"output_tokens":30},"content":[{"type":"tool_use"}]}}'
+echo '{"type":"assistant","message":{"id":"a1","usage":{"input_tokens":1000,"cache_read_input_tokens":200,"output_tokens":34},"content":[{"type":"tool_use"}]}}'
+while ! test -e more; do sleep 0.05; done
+echo '{"type":"assistant","message":{"id":"a2","usage":{"input_tokens":11,"output_tokens":2},"content":[{"type":"tool_use"}]}}'
+while ! test -e end; do sleep 0.05; done
+echo '{"type":"result","subtype":"success","is_error":false,"result":"done","usage":{"input_tokens":1300,"output_tokens":40}}'
+"""  # noqa: E501 - lines as the tool prints them
+
+
+def test_the_status_line_counts_tokens_while_the_tool_runs(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """Time, tool and the tokens told so far are on the screen; what the result line counts is recorded."""
+    programs = project / "programs"
+    programs.mkdir()
+    (programs / "claude").write_text(_COUNTING_TOOL)
+    (programs / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    printed(project, "session", "start", "tokens", "--tool", "claude")
+    screen = Screen(project, "run", "count")
+    screen.wait_for(b"1200 in, 34 out tokens")
+    assert re.search(rb"0001 claude \xc2\xb7 running \xc2\xb7 \d+ s \xc2\xb7 1200 in, 34 out tokens", screen.seen)
+    assert printed(project, "show", "1", "--meta")["run"]["usage"]["tokens_input"] == 1200
+    (project / "more").touch()
+    screen.wait_for(b"1211 in, 36 out tokens")
+    (project / "end").touch()
+    assert screen.end() == 0
+    usage = printed(project, "show", "1", "--meta")["run"]["usage"]
+    assert (usage["tokens_input"], usage["tokens_output"]) == (1300, 40)
+
+
 def test_run_shapes_and_exit_codes(project: Path):
     """Documents have the fields of the contract; success is 0, a failed run 1, both with their document."""
     printed(project, "session", "start", "shapes", "--tool", "echo")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from maestro_state.errors import LostClaim, RunNotFound
+from maestro_state.errors import LostClaim, OutputLost, RunNotFound
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Ended
+from maestro_state.queueing import TAKEN_MS
 from tests.backends import Backend, Clock
 
 
@@ -39,6 +40,35 @@ async def test_a_repeated_chunk_is_written_once(backend: Backend):
             await maestro.claims.add_output(claim, offset, b"abc")
 
         assert await maestro.runs.output("0001") == b"abc" * 3
+
+
+async def test_pieces_sent_together_are_written_once_and_in_order(backend: Backend):
+    """A batch that is sent again, or that the server has half of, is completed; also when it forgot the script."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        assert await maestro.claims.add_outputs(claim, 0, [b"one ", b"two "]) is False
+        await maestro.server.connection.call("SCRIPT", "FLUSH")
+        for _ in range(2):
+            assert await maestro.claims.add_outputs(claim, 4, [b"two ", b"three ", b"four"]) is False
+
+        assert await maestro.runs.output("0001") == b"one two three four"
+
+
+async def test_output_never_has_a_gap(backend: Backend):
+    """What comes after output that the server does not have is refused, and the refusal says how much it has."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        await maestro.claims.add_output(claim, 0, b"abc")
+        for late in (maestro.claims.add_output(claim, 4, b"x"), maestro.claims.add_outputs(claim, 4, [b"x", b"y"])):
+            with pytest.raises(OutputLost) as refused:
+                await late
+            assert refused.value.size == 3
+
+        assert await maestro.runs.output("0001") == b"abc"
 
 
 async def test_finish_is_once_and_ends_the_claim(backend: Backend):
@@ -153,16 +183,19 @@ async def test_a_run_that_may_be_retried_starts_over_with_a_clean_output(backend
 
 async def test_a_pending_run_without_a_job_gets_one(backend: Backend):
     """A job that was lost is put there again, once; one that waits is left alone."""
-    async with backend.open_async() as maestro:
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
         await maestro.sessions.start("claims", tool="echo")
         await maestro.runs.start("p")
         await maestro.claims.recover()
-        assert backend.raw.llen("rq:queue:maestro") == 1
-        backend.raw.delete("rq:queue:maestro")
-        for _ in range(2):
-            assert await maestro.claims.recover() == []
-
-        assert backend.raw.llen("rq:queue:maestro") == 1
+        (job_id,) = backend.raw.lrange("rq:queue:maestro", 0, -1)
+        # Without its job, which nobody can have then; and with it, out of the queue for longer than a worker needs.
+        for lost in ("rq:job:" + job_id.decode(), None):
+            backend.raw.delete("rq:queue:maestro", *([lost] if lost else []))
+            for _ in range(3):
+                assert await maestro.claims.recover() == []
+                clock.advance(seconds=TAKEN_MS / 1000)
+            assert backend.raw.lrange("rq:queue:maestro", 0, -1) == [job_id]
 
 
 async def test_an_open_run_keeps_its_session_from_expiring(backend: Backend):
@@ -181,6 +214,25 @@ async def test_an_open_run_keeps_its_session_from_expiring(backend: Backend):
         # the owner still has the claim: a machine that slept loses nothing
         await maestro.claims.finish(claim, Ended(status="success"))
         assert (await maestro.runs.read("0001")).status == "success"
+
+
+async def test_a_job_that_was_taken_is_not_written_again_at_once(backend: Backend):
+    """While its worker may still claim the run, the job is left alone; a worker that never does was lost on the way."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        job_id = backend.raw.lpop("rq:queue:maestro").decode()
+        backend.raw.hset(f"rq:job:{job_id}", "started_at", "by a worker")
+        for _ in range(3):
+            assert await maestro.claims.recover_run(session.id, "0001") == "pending"
+        assert backend.raw.llen("rq:queue:maestro") == 0
+        assert backend.raw.hget(f"rq:job:{job_id}", "started_at") == b"by a worker"
+
+        clock.advance(seconds=TAKEN_MS / 1000)
+        await maestro.claims.recover_run(session.id, "0001")
+        await maestro.claims.recover_run(session.id, "0001")
+        assert backend.raw.lrange("rq:queue:maestro", 0, -1) == [job_id.encode()]
 
 
 async def test_rq_reads_the_job_as_its_own(backend: Backend):

@@ -317,6 +317,24 @@ async def test_many_files_go_in_whole_batches(backend: Backend):
         assert await maestro.context.clear() == 650
 
 
+async def test_what_was_read_before_trouble_is_added(backend: Backend, monkeypatch: pytest.MonkeyPatch):
+    """A file that is gone when its batch is due ends the command; every batch before it is in, whole."""
+    for number in range(12):
+        write(backend.project, f"few/{number:02d}.txt", f"{number}")
+    paths = [f"few/{number:02d}.txt" for number in range(12)]
+    monkeypatch.setattr("maestro_state.ops.context.BATCH_ITEMS", 3)
+    async with backend.open_async() as maestro:
+        await maestro.sessions.start("trouble")
+
+        def lose_the_last(done: int, total: int) -> None:
+            (backend.project / paths[-1]).unlink(missing_ok=True)
+            assert (done, total) in ((3, 12), (6, 12), (9, 12))
+
+        with pytest.raises(PathNotFound):
+            await maestro.context.add(*paths, folder=backend.project, progress=lose_the_last)
+        assert [item.source["path_rel"] for item in await maestro.context.list()] == paths[:9]
+
+
 async def test_what_is_no_file(backend: Backend):
     """An argument that names no file is a text, unless it looks like a path."""
     async with backend.open_async() as maestro:

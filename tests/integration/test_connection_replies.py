@@ -120,6 +120,7 @@ def test_large_replies_and_pipelines(wire):
     wire.call("SET", "big", big)
     assert wire.call("GET", "big") == big
     many = [("SET", f"k{n}", b"x" * n) for n in range(3000)] + [("GET", f"k{n}") for n in range(3000)]
+    assert wire.calls([("ECHO", big), ("ECHO", b"small"), ("ECHO", big[1:])]) == [big, b"small", big[1:]]
     replies = wire.calls(many)
     assert replies[3000:] == [b"x" * n for n in range(3000)]
     assert wire.calls([]) == []

@@ -84,6 +84,32 @@ def test_documents(checkout: Path, commands: Commands):
     assert commands.prints("tool", "check", "echo")["tools"][0]["status"] == "ok"
 
 
+def test_people_see_what_a_text_is_and_that_a_tool_is_missing(
+    commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A text is listed by its first line, or by its note; choosing a tool that is not there warns, and chooses it."""
+    added = commands.prints("context", "add", "--text", "\n  first \x1b[31mline\nsecond\n")["items"]
+    assert added[0]["source"]["preview"] == "first \x1b[31mline"
+    commands.prints("context", "add", "--text", "a text with a note", "--note", "the note")
+    commands.prints("context", "add", "--text", "x" * 1000)
+    capsys.readouterr()
+    assert run(["context", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert "first " in shown
+    assert "\x1b[31m" not in shown
+    assert "the note" in shown
+    assert "a text with a note" not in shown
+    assert "second" not in shown
+    assert commands.prints("context", "list")["items"][2]["source"]["preview"] == "x" * 80
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run(["use", "claude"]) == 0
+    assert "claude is not installed here" in capsys.readouterr().err
+    assert commands.prints("session", "status")["session"]["tool_active"] == "claude"
+    assert run(["use", "echo"]) == 0
+    assert "not installed" not in capsys.readouterr().err
+
+
 def test_exit_codes(
     checkout: Path, commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -175,6 +175,47 @@ def test_without_the_guard_the_grandchild_survives():
     os.kill(child, signal.SIGKILL)
 
 
+_STARTER = """
+import os, subprocess, sys
+from workers.guard import Guard
+guard = Guard()
+if sys.argv[1] == "replaced":
+    os.kill(guard.pid, 9)
+    os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)
+reader, writer = os.pipe()
+if sys.argv[1] != "untold":
+    guard.expect(writer)
+code = "import time; time.sleep(600)"
+tool = subprocess.Popen([sys.executable, "-S", "-c", code], stdin=reader, start_new_session=True)
+print(tool.pid, flush=True)
+tool.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(("kind", "survives"), [("told", False), ("replaced", False), ("untold", True)])
+def test_a_tool_that_is_being_started_dies_with_its_worker(kind: str, survives: bool):
+    """A worker killed before it can name the tool's group leaves nothing, also when its first guard had been killed.
+
+    The control, which says nothing beforehand, leaves the tool.
+    """
+    owner = subprocess.Popen([sys.executable, "-c", _STARTER, kind], stdout=subprocess.PIPE)
+    tool = int(owner.stdout.readline())
+    guards = _children(owner.pid) - {tool}
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    wait_until(lambda: not any(map(is_alive, guards)), "the guard has done its work")
+    if survives:
+        assert is_alive(tool)
+        os.kill(tool, signal.SIGKILL)
+    wait_until(lambda: not is_alive(tool), "the tool is gone")
+
+
+def _children(pid: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 def test_a_guard_kills_only_what_is_still_open():
     """A group that ended is forgotten: its number may be somebody else's by then."""
     sleeper = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)

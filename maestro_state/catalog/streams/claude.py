@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from maestro_state.catalog.streams.lines import JsonLines, count, money, part, total, words
+from maestro_state.contents import Usage
 
 
 class Stream(JsonLines):
     """Text from assistant lines, numbers and verdict from the result line."""
+
+    def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
+        """Start before the first byte."""
+        super().__init__(tool, exit_codes)
+        self._before, self._answer = Usage(), Usage()
+        self._answer_id: str | None = None
+
+    @property
+    def so_far(self) -> Usage:
+        """Return what the answers until now have counted; the result line counts better."""
+        return self.usage if self.ended else _sum(self.usage, self._before, self._answer)
 
     def on_event(self, event: dict[str, Any]) -> list[str]:
         """Take one line."""
@@ -30,8 +44,13 @@ class Stream(JsonLines):
         return []
 
     def _on_assistant(self, event: dict[str, Any]) -> list[str]:
-        # Its usage is that of the first byte of the answer: the counts are taken from the result line.
+        # Its usage is that of the first byte of the answer: the counts that stay are taken from the result line.
         self.told(model=words(event, "message", "model"))
+        if (answer_id := words(event, "message", "id")) != self._answer_id:
+            # One answer comes in several lines, each with the count of all of them.
+            self._before, self._answer_id = _sum(Usage(), self._before, self._answer), answer_id
+        usage = part(event, "message", "usage")
+        self._answer = Usage(tokens_input=_sent(usage), tokens_output=count(usage, "output_tokens"))
         blocks = part(event, "message", "content")
         texts: list[str] = []
         for block in blocks if isinstance(blocks, list) else []:
@@ -43,12 +62,7 @@ class Stream(JsonLines):
         self.ended = True
         usage = part(event, "usage")
         self.told(
-            # What was read from or written to its cache was sent too.
-            tokens_input=total(
-                count(usage, "input_tokens"),
-                count(usage, "cache_read_input_tokens"),
-                count(usage, "cache_creation_input_tokens"),
-            ),
+            tokens_input=_sent(usage),
             tokens_output=count(usage, "output_tokens"),
             cost=money(event, "total_cost_usd"),
         )
@@ -57,3 +71,18 @@ class Stream(JsonLines):
             self.failure = said or words(event, "subtype") or "it ended in an error"
             return []
         return [] if self.has_spoken else self.say(said)
+
+
+def _sent(usage: Any) -> int | None:
+    """Return how many tokens were sent: what was read from or written to its cache was sent too."""
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return total(*(count(usage, name) for name in names))
+
+
+def _sum(known: Usage, *parts: Usage) -> Usage:
+    """Return what is known with the tokens of all parts."""
+    return msgspec.structs.replace(
+        known,
+        tokens_input=total(*(one.tokens_input for one in parts)),
+        tokens_output=total(*(one.tokens_output for one in parts)),
+    )

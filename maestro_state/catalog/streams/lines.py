@@ -46,6 +46,11 @@ class JsonLines(ABC):
         self.warning: str | None = None  #: what it said last about trouble that it had not given up on
         self.usage = Usage()
 
+    @property
+    def so_far(self) -> Usage:
+        """Return what the tool has consumed until now, as far as it told."""
+        return self.usage
+
     @abstractmethod
     def on_event(self, event: dict[str, Any]) -> list[str]:
         """Take one object and return the texts for people in it."""

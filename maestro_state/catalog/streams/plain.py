@@ -6,6 +6,7 @@ import codecs
 
 from maestro_state.catalog.outcome import ERROR, SUCCESS, Outcome
 from maestro_state.catalog.streams.lines import last_line, shorten
+from maestro_state.contents import Usage
 
 
 class Stream:
@@ -16,6 +17,11 @@ class Stream:
         self._tool = tool
         self._exit_codes = exit_codes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def so_far(self) -> Usage:
+        """Return nothing: plain text tells no numbers."""
+        return Usage()
 
     def feed(self, data: bytes) -> list[str]:
         """Return the text in the next bytes; a character torn between two reads comes with the second."""

@@ -3,7 +3,7 @@
 local function end_run(run, status, ending)
   redis.call('HSET', runs, run .. ':status', status, run .. ':end', ending)
   redis.call('HINCRBY', runs, run .. ':fence', 1)
-  redis.call('HDEL', runs, run .. ':lease', run .. ':suspect', run .. ':cancel')
+  redis.call('HDEL', runs, run .. ':lease', run .. ':suspect', run .. ':cancel', run .. ':usage')
   if redis.call('HEXISTS', runs, run .. ':size') == 1 then redis.call('HSET', session, 'has_output', 1) end
   local open = {}
   for id in string.gmatch(redis.call('HGET', session, 'open_runs') or '', '%S+') do
