@@ -65,26 +65,22 @@ def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> Iterator[Row]:
     """Compare a full flush, a checkpoint and verify with copying, and hashing, the same files."""
     session_id = fill(maestro, raw)
     archive = project / ".maestro/sessions" / session_id
-    copy = project / "copy"
     maestro.archive.sync(session_id)
-
-    def forget() -> None:
-        shutil.rmtree(archive)
-        shutil.rmtree(copy, ignore_errors=True)
-
-    def copy_tree() -> None:
-        subprocess.run(["cp", "-r", str(kept), str(copy)], check=True)
-        sync_all(project)
-
     kept = project / "kept"
     shutil.copytree(archive, kept)
+
+    def copy_tree(number: int) -> None:
+        subprocess.run(["cp", "-r", str(kept), str(project / f"copy-{number}")], check=True)
+        sync_all(project)
+
     full, cp = [], []
-    for _ in range(ROUNDS):
-        forget()
+    for number in range(ROUNDS):
+        # Moved away, not removed: for seconds after a removal a file system is slow to make new files.
+        archive.rename(project / f"before-{number}")
         sync_all(project)
         full.append(timed(lambda: maestro.archive.sync(session_id)))
         sync_all(project)
-        cp.append(timed(copy_tree))
+        cp.append(timed(lambda number=number: copy_tree(number)))
     flush_ms, copy_ms = statistics.median(full), statistics.median(cp)
     yield Row("full flush, 20 MB", "cp -r + syncfs", flush_ms, copy_ms, "ms", 1.3)
     files = [str(path) for path in archive.rglob("*") if path.is_file()]

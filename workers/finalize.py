@@ -53,7 +53,9 @@ def finalize(maestro: Maestro, put_back: PutBack, session_id: str, attempt: int)
         except NotReplicated as error:  # it is on disk: that is what was asked for
             _log.warning("archive_not_replicated", reason=str(error))
         except ArchiveFailed as error:
-            maestro.archive.defer(session_id, str(error))
+            if not maestro.archive.defer(session_id, str(error)):
+                _log.info("archived_by_others")
+                return
             is_back = put_back.later(session_id, attempt)
             _log.warning("archive_left_to_others", reason=str(error), attempt=attempt, requeued=is_back)
         except (MaestroError, OSError) as error:

@@ -38,12 +38,16 @@ class AsyncHealth:
         return [*found, self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
 
     async def repair(self) -> list[str]:
-        """Set a damaged index.json aside and rebuild it from the live sessions of this project; say what was done."""
+        """Set a damaged index.json aside and rebuild it from the live and the archived sessions; say what was done."""
         if self._index_file().status == "ok":
             return []
+        from maestro_state.archive.reader import index_rows
+
         terms, now = self._server.terms, self._server.now_ms()
         entries = await self._server.fetch(index_ops.all_sessions(terms))
         rows = [_row(index_ops.summary_of(terms, entry, now, active=False)) for entry in entries]
+        live = {row.id for row in rows}
+        rows += [row for row in index_rows(self._project) if row.id not in live]
         self._project.index_rebuild(rows)
         return [f"sessions/index.json rebuilt with {len(rows)} sessions; the old one is index.json.damaged"]
 

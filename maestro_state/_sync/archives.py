@@ -93,9 +93,10 @@ class Archives:
         """Send an archive of this machine's to whoever asked for it; see AsyncPull."""
         return Pull(self._server, self._places, self._queue).send(ref, token, sender, is_leaving)
 
-    def defer(self, session_id: str, reason: str) -> None:
-        """Note on a session why its archive waits, for doctor and whoever looks at it."""
-        self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
+    def defer(self, session_id: str, reason: str) -> bool:
+        """Note on a session why its archive waits, for doctor and whoever looks at it; False when it does not wait."""
+        word = self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
+        return bool(word == "OK")
 
     def verify(self, ref: str | None = None) -> Report:
         """Check every digest of a session's archive; without a reference, of this checkout's active session.

@@ -99,12 +99,19 @@ class Sweep:
             self._write_dirty(report, lease)
             if self._can_scan:
                 cursor = self._repair(report, cursor)
-            report.repaired += self._places.own.sweep_leftovers()
+            self._sweep_leftovers(report)
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
         self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
         return report
+
+    def _sweep_leftovers(self, report: SweepReport) -> None:
+        home = self._places.own
+        try:
+            report.repaired += home.sweep_leftovers()
+        except MaestroError as error:  # a disk that is away must not keep the lease from being left
+            report.errors.append(Failure(home.path, str(error)))
 
     def _beat(self, lease: leases.Lease) -> int:
         """Return the server's time, and keep the lease."""

@@ -42,7 +42,7 @@ def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
     """Return the stamps of every folder of a generation; None when one is missing."""
     folders = {path.rpartition("/")[0] for path in manifest.files} | {"", *layout.FOLDERS}
     found = {}
-    for path in sorted(folders):
+    for path in folders:
         status = tree.status(path) if path else tree.root.own_status()
         if status is None:
             return None

@@ -128,3 +128,20 @@ def test_the_index_follows_activity(real: Backend, project: Path):
     (first, moved), (second, present) = times
     assert first < moved
     assert second == present
+
+
+def test_a_rebuilt_index_has_the_archived_sessions_too(real: Backend, project: Path):
+    """Doctor --repair reads what the server has let go of from the archives: none of it becomes an orphan."""
+    with real.open() as library:
+        archived = library.sessions.start("archived")
+        library.sessions.end()
+        real.raw.delete(*library.server.terms.keys.session(archived.id))
+        live = library.sessions.start("live")
+    index = project / ".maestro/sessions/index.json"
+    index.write_text("{")
+    assert maestro(project, "doctor", "--repair", "--json").returncode == 0
+    assert {row["id"] for row in json.loads(index.read_text())["sessions"]} == {archived.id, live.id}
+    rows = json.loads(maestro(project, "session", "list", "--json").stdout)["sessions"]
+    assert {(row["id"], row["archived"], row["orphan"]) for row in rows} == {
+        (archived.id, True, False), (live.id, False, False),
+    }  # fmt: skip

@@ -150,13 +150,17 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_archive(template: Path, mo
     assert seen[2], "no kill after the swap: the test does not reach it"
 
 
-@pytest.mark.parametrize("more", [("spare",), ("spare", "two-step")], ids=["exchange", "two-step"])
-def test_a_kill_at_any_call_of_a_checkpoint_built_on_the_one_before(alternating: Path, more: tuple[str, ...]):
+@pytest.mark.parametrize(
+    ("more", "most"), [(("spare",), 24), (("spare", "two-step"), 14)], ids=["exchange", "two-step"]
+)
+def test_a_kill_at_any_call_of_a_checkpoint_built_on_the_one_before(
+    alternating: Path, more: tuple[str, ...], most: int
+):
     """Two trees that take turns: killed anywhere, the archive is whole, and so are the checkpoints after it."""
     found = [point for point in calls(CHILD, alternating, more) if point[0] != "close"]
     assert not [name for name, _ in found if name == "linkat"]  # control: it was built on the spare
     seen: Counter[int | None] = Counter()
-    for name, number in spread(found, 24):
+    for name, number in spread(found, most):
         with tempfile.TemporaryDirectory(prefix="m-") as place:
             root = Path(place) / "p"
             shutil.copytree(alternating, root, symlinks=True)
@@ -172,7 +176,7 @@ def test_a_kill_at_any_call_of_a_checkpoint_built_on_the_one_before(alternating:
             home.sweep_leftovers()
             assert os.listdir(root / ".maestro/sessions" / STAGING) == [], (name, number)
     assert seen[None] == 0, seen
-    assert seen.total() >= 21, "too few of the calls were reached"
+    assert seen.total() >= most - 3, "too few of the calls were reached"
     assert seen[1]
     assert seen[2], "no kill after the swap: the test does not reach it"
 

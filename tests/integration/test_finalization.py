@@ -137,6 +137,27 @@ def test_a_worker_that_cannot_reach_the_folder_leaves_it_to_one_that_can(shop: W
         wait_until(lambda: here.sessions.status(session.id).archive_waits is None, "it does not wait any more")
 
 
+def test_a_worker_whose_disk_is_away_does_not_keep_anybody_waiting(
+    shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It says that it cannot write there; whoever ended the session does. A sweep there tells, and leaves its lease."""
+    monkeypatch.setattr(finalize, "UNTAKEN_S", 60.0)
+    away = str(tmp_path / "not-mounted")
+    shop.start_worker(MAESTRO_ARCHIVE_ROOT=away)
+    maestro, told = shop.open(), []
+    session = maestro.sessions.start("near")
+    maestro.sessions.end(told=told.append)
+    assert told == ["a worker archives it", "archiving"]
+    assert is_archived(maestro, session.id)
+    wait_until(lambda: said(shop, "archive_left_to_others", session.id), "the worker says so")
+    wait_until(lambda: said(shop, "archived_by_others", session.id), "it hears that others could")
+    there = shop.open(archive_root=away)
+    for _ in range(2):
+        report = there.archive.sweep()
+        assert report.busy is None
+        assert [failure.id.startswith(away) for failure in report.errors] == [True]
+
+
 def test_ending_a_session_of_another_checkout_says_that_it_waits(
     shop: Workshop, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ):

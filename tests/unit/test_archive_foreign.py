@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from maestro_state import Maestro
 from maestro_state.archive.home import Home, team_folder
-from maestro_state.archive.layout import is_safe_path, named_blob
+from maestro_state.archive.layout import are_safe_paths, is_safe_path, named_blob
 from maestro_state.archive.reader import ArchivedSession, index_rows
 from maestro_state.archive.verify import verify
 from maestro_state.errors import FileCorrupt, MaestroError, SessionNotFound
@@ -223,3 +225,14 @@ def test_a_foreign_archive_is_listed_shown_exported(project: Path, foreign: Path
         fork = maestro.sessions.fork(OTHER, "daqui em diante")
         # A command line is not taken over: an archive may be a stranger's, and must not choose a program.
         assert (fork.tool_active, fork.state) == (None, "com_contexto")
+
+
+_PARTS = st.sampled_from(["a", "runs", "0001", ".", "..", "", "...", ".a", "a.", "a\nb", "\0", "x" * 400, "\u2028"])
+
+
+@given(st.lists(st.lists(_PARTS, min_size=1, max_size=6).map("/".join), max_size=5))
+@example(["session.json", "runs/0001/output.txt"])
+@example([])
+def test_many_paths_are_judged_as_each_of_them(paths: list[str]):
+    """The quick look at a whole manifest says what looking at every path says."""
+    assert are_safe_paths(paths) is all(is_safe_path(path) for path in paths)
