@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -68,8 +69,8 @@ def patient(maestro):
     return maestro
 
 
-def test_slots_move_under_writers_and_followers(project, nodes):
-    """3 writers and 2 followers while the session goes round all nodes: each message once, in order, seen by all."""
+def test_slots_move_under_writers_followers_and_a_sweeper(project, nodes):
+    """The session goes round all nodes: each message once, in order, seen by all, and on disk in the end."""
     servers, url = nodes
     with patient(Maestro(project, redis_url=url)) as maestro:
         session = maestro.sessions.start("moving")
@@ -95,15 +96,24 @@ def test_slots_move_under_writers_and_followers(project, nodes):
                 events = own.follow.events(session.id, cursor="start")
                 return [event.data.get("content") async for event in events]
 
+        def sweep():
+            with patient(Maestro(project, redis_url=url)) as own:
+                passes = 0
+                while not leave.is_set():
+                    assert own.archive.sweep().errors == []
+                    passes += 1
+                return passes
+
         def hold():
             # Longer than redis-py tries on its own: several callers have been told to try again many times.
             source = servers[(slot.home - 1) % len(servers)]
             before = refusals(source, b"TRYAGAIN")
             wait_until(lambda: refusals(source, b"TRYAGAIN") > before + 150, "nobody is told to try again", 30.0)
 
-        with ThreadPoolExecutor(WRITERS + 2) as pool:
+        with ThreadPoolExecutor(WRITERS + 3) as pool:
             followers = [pool.submit(follow), pool.submit(lambda: asyncio.run(follow_async()))]
             writers = [pool.submit(write, number) for number in range(WRITERS)]
+            sweeper = pool.submit(sweep)
             try:
                 for turn in range(MOVES):
                     goals = {number: count + 20 for number, count in acknowledged.items()}
@@ -117,9 +127,14 @@ def test_slots_move_under_writers_and_followers(project, nodes):
                 leave.set()
             for writer in writers:
                 writer.result(90)
+            assert sweeper.result(90) > 0
             stored = [message.content for message in maestro.messages.since(None, session.id)]
             maestro.sessions.end(session.id)
             seen = [follower.result(90)[1:-1] for follower in followers]
+        maestro.archive.sweep()
+        assert maestro.archive.verify(session.id).ok
+        archived = (project / ".maestro" / "sessions" / session.id / "messages.jsonl").read_text().splitlines()
+        assert [json.loads(line)["content"] for line in archived] == stored
     for number, count in acknowledged.items():
         assert [text for text in stored if text.startswith(f"{number}:")] == [f"{number}:{n}" for n in range(count)]
     assert len(stored) == 1 + sum(acknowledged.values())
