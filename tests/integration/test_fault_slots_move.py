@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -68,10 +69,11 @@ def patient(maestro):
     return maestro
 
 
-def test_slots_move_under_writers_and_followers(project, nodes):
-    """3 writers and 2 followers while the session goes round all nodes: each message once, in order, seen by all."""
+def test_slots_move_under_writers_followers_and_a_sweeper(project, nodes):
+    """The session goes round all nodes: each message once, in order, seen by all, and on disk in the end."""
     servers, url = nodes
-    with patient(Maestro(project, redis_url=url)) as maestro:
+    # A namespace of its own: the sweeper looks after every session there is, and other tests have theirs elsewhere.
+    with patient(Maestro(project, redis_url=url, namespace="moving")) as maestro:
         session = maestro.sessions.start("moving")
         maestro.messages.add("user", "first")
         slot = Slot(servers, maestro.server.terms.keys.of_session(session.id, "session"))
@@ -80,20 +82,28 @@ def test_slots_move_under_writers_and_followers(project, nodes):
         acknowledged = dict.fromkeys(range(WRITERS), 0)
 
         def write(writer):
-            with patient(Maestro(project, redis_url=url)) as own:
+            with patient(Maestro(project, redis_url=url, namespace="moving")) as own:
                 while not leave.is_set():
                     own.messages.add("user", f"{writer}:{acknowledged[writer]}", session.id)
                     acknowledged[writer] += 1
 
         def follow():
-            with patient(Maestro(project, redis_url=url)) as own:
+            with patient(Maestro(project, redis_url=url, namespace="moving")) as own:
                 return [event.data.get("content") for event in own.follow.events(session.id, cursor="start")]
 
         async def follow_async():
-            async with AsyncMaestro(project, redis_url=url) as own:
+            async with AsyncMaestro(project, redis_url=url, namespace="moving") as own:
                 patient(own)
                 events = own.follow.events(session.id, cursor="start")
                 return [event.data.get("content") async for event in events]
+
+        def sweep():
+            with patient(Maestro(project, redis_url=url, namespace="moving")) as own:
+                failed, passes = [], 0
+                while not leave.is_set():
+                    failed += own.archive.sweep().errors
+                    passes += 1
+                return failed, passes
 
         def hold():
             # Longer than redis-py tries on its own: several callers have been told to try again many times.
@@ -101,9 +111,10 @@ def test_slots_move_under_writers_and_followers(project, nodes):
             before = refusals(source, b"TRYAGAIN")
             wait_until(lambda: refusals(source, b"TRYAGAIN") > before + 150, "nobody is told to try again", 30.0)
 
-        with ThreadPoolExecutor(WRITERS + 2) as pool:
+        with ThreadPoolExecutor(WRITERS + 3) as pool:
             followers = [pool.submit(follow), pool.submit(lambda: asyncio.run(follow_async()))]
             writers = [pool.submit(write, number) for number in range(WRITERS)]
+            sweeper = pool.submit(sweep)
             try:
                 for turn in range(MOVES):
                     goals = {number: count + 20 for number, count in acknowledged.items()}
@@ -115,11 +126,18 @@ def test_slots_move_under_writers_and_followers(project, nodes):
                     slot.move(between=hold if turn == 1 else lambda: None)
             finally:
                 leave.set()
+                wait([*writers, sweeper], 90)
+                stored = [message.content for message in maestro.messages.since(None, session.id)]
+                maestro.sessions.end(session.id)  # the followers leave, whatever happened
             for writer in writers:
-                writer.result(90)
-            stored = [message.content for message in maestro.messages.since(None, session.id)]
-            maestro.sessions.end(session.id)
+                writer.result()
+            failed, passes = sweeper.result()
             seen = [follower.result(90)[1:-1] for follower in followers]
+        assert (failed, passes > 0) == ([], True)
+        maestro.archive.sweep()
+        assert maestro.archive.verify(session.id).ok
+        archived = (project / ".maestro" / "sessions" / session.id / "messages.jsonl").read_text().splitlines()
+        assert [json.loads(line)["content"] for line in archived] == stored
     for number, count in acknowledged.items():
         assert [text for text in stored if text.startswith(f"{number}:")] == [f"{number}:{n}" for n in range(count)]
     assert len(stored) == 1 + sum(acknowledged.values())
