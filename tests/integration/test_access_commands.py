@@ -29,9 +29,9 @@ ANAS = [
     "wsession pause {cookie}", "wsession resume {cookie}", "wsession list", "wsession show {cookie}", "wsession tree",
     "wsession end {cookie}",
 ]  # fmt: skip
-#: What there is to refuse, with the exit code: nothing to cancel, a server that is not the project's own, and work that
-#: takes a worker's account.
-REFUSED = {"cancel": 4, "stack status": 4, "stack stop": 4, "worker --burst": 5, "worker --count 2": 5}
+#: What there is to refuse, with the exit code: nothing to cancel, a session that lives here, a server that is not the
+#: project's own, and work that takes a worker's account.
+REFUSED = {"cancel": 4, "pull one": 4, "stack status": 4, "stack stop": 4, "worker --burst": 5, "worker --count 2": 5}
 #: `scheduler` never ends by itself; what it does is `sweep` and `cleanup`.
 ENDLESS = {"scheduler"}
 #: Commands on what the other tenant has.
