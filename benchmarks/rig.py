@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import shutil
@@ -9,46 +10,26 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
+from inspect import iscoroutinefunction as awaited
 from pathlib import Path
 
 import redis
 
+from benchmarks.row import Row, row
 from maestro_state import Maestro
 from maestro_state.embedded import ensure
+from maestro_state.ops.messages import add_message
 
 #: Interleaved rounds; the figure of a contender is the median of its rounds' medians.
 ROUNDS = 7
+#: Seconds a contender's turn lasts at most (one call is always made), and all its turns together.
+TURN_S, PATIENCE_S = 0.12, 3.0
 
-
-@dataclass(frozen=True)
-class Row:
-    """One figure: ours beside a reference, and the ratio to reach."""
-
-    question: str
-    reference: str
-    ours: float
-    theirs: float
-    unit: str
-    limit: float | None = None  #: the ratio must not exceed this
-    aim: float | None = None  #: and would better be this
-    spread: float = 0.0  #: half the distance between the quartiles of the ratio over the rounds
-
-    @property
-    def ratio(self) -> float:
-        """Return ours as a multiple of theirs."""
-        return self.ours / self.theirs
-
-    @property
-    def verdict(self) -> str:
-        """Say whether the ratio is where it should be."""
-        if self.limit is None:
-            return ""
-        if self.ratio > self.limit:
-            return "missed"
-        return "aim" if self.aim is not None and self.ratio <= self.aim else "ok"
+__all__ = ["PATIENCE_S", "ROUNDS", "TURN_S", "Rig", "Row", "loop", "race", "rig", "row"]
 
 
 @dataclass
@@ -59,14 +40,22 @@ class Rig:
     tcp: redis.Redis  #: redis-py with hiredis over TCP: the reference
     folder: Path
     port: int
-    sessions: list[str] = field(default_factory=list)
 
     def session(self, messages: int, size: int = 300) -> str:
-        """Return a new session with so many messages."""
+        """Return a new session with so many messages, added by our own script, many in one write."""
         session_id = self.maestro.sessions.start(f"bench-{messages}").id
-        body = "x" * size
-        for _ in range(messages):
-            self.maestro.messages.add("user", body, session_id)
+        server, body, pipe = self.maestro.server, "x" * size, self.tcp.pipeline(transaction=False)
+        if messages:
+            self.maestro.messages.add("user", body, session_id)  # the server knows the script from now on
+        with server.lane() as lane:
+            for number in range(1, messages):
+                stamp = server.stamp(lane.next_command_id())
+                call = add_message(server.terms, stamp, session_id, "user", body, {})
+                pipe.evalsha(call.script.sha, len(call.keys), *call.keys, *call.args)
+                if number % 500 == 0:
+                    pipe.execute()
+            pipe.execute()
+        assert self.tcp.xlen(server.terms.keys.of_session(session_id, "messages")) == messages
         return session_id
 
 
@@ -102,27 +91,49 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """Return the one event loop that everything awaited runs in: clients belong to the loop they were opened in."""
+    return asyncio.new_event_loop()
+
+
 def race(contenders: dict[str, Callable[[], object]], *, calls: int, rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Run contenders in turns; return each one's median call in microseconds, round by round."""
+    """Run contenders in turns; return each one's median call in microseconds, round by round.
+
+    A contender whose turn lasts longer than it should makes fewer calls, one that is very slow fewer rounds.
+    """
     figures: dict[str, list[float]] = {name: [] for name in contenders}
+    spent = dict.fromkeys(contenders, 0)
     gc.collect()
     gc.freeze()
     for _ in range(rounds):
         for name, call in contenders.items():
-            took = []
-            for _ in range(calls):
-                start = time.perf_counter_ns()
-                call()
-                took.append(time.perf_counter_ns() - start)
+            if spent[name] > PATIENCE_S * 10**9:
+                continue
+            took = loop().run_until_complete(_turn_awaited(call, calls)) if awaited(call) else _turn(call, calls)
+            spent[name] += sum(took)
             figures[name].append(statistics.median(took) / 1000)
     gc.unfreeze()
     return figures
 
 
-def row(question: str, figures: dict[str, list[float]], ours: str, theirs: str, *, limit: float | None = None,
-        aim: float | None = None, unit: str = "µs") -> Row:  # fmt: skip
-    """Compare two contenders of a race."""
-    ratios = sorted(mine / other for mine, other in zip(figures[ours], figures[theirs], strict=True))
-    spread = (ratios[-1 - len(ratios) // 4] - ratios[len(ratios) // 4]) / 2
-    return Row(question, theirs, statistics.median(figures[ours]), statistics.median(figures[theirs]), unit, limit, aim,
-               spread)  # fmt: skip
+def _turn(call: Callable[[], object], calls: int) -> list[int]:
+    took: list[int] = []
+    start = time.perf_counter_ns()
+    end = start + int(TURN_S * 10**9)
+    while len(took) < calls and (not took or start < end):
+        start = time.perf_counter_ns()
+        call()
+        took.append(time.perf_counter_ns() - start)
+    return took
+
+
+async def _turn_awaited(call: Callable[[], Awaitable[object]], calls: int) -> list[int]:
+    took: list[int] = []
+    start = time.perf_counter_ns()
+    end = start + int(TURN_S * 10**9)
+    while len(took) < calls and (not took or start < end):
+        start = time.perf_counter_ns()
+        await call()
+        took.append(time.perf_counter_ns() - start)
+    return took
