@@ -1,5 +1,5 @@
-"""From one terminal's write to the last of 1, 10, 100 other terminals, beside a PING after the same idle pause and beside
-as many bare XREAD BLOCK readers. Every follower's every event is checked: none lost, none twice, none out of order.
+"""From one terminal's write to the last of 1, 10, 100 others, beside a PING after the same idle pause and beside as many
+bare XREAD BLOCK readers. Every follower's every event is checked: none lost, none twice, none out of order.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def socket():
     import socket
     with socket.create_connection(("127.0.0.1", port)) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ask = b"*6\\r\\n$5\\r\\nXREAD\\r\\n$5\\r\\nBLOCK\\r\\n$1\\r\\n0\\r\\n$7\\r\\nSTREAMS\\r\\n$6\\r\\nsocket\\r\\n$1\\r\\n$\\r\\n"
-        line.sendall(ask)
+        ask = b"*6\\r\\n$5\\r\\nXREAD\\r\\n$5\\r\\nBLOCK\\r\\n$1\\r\\n0\\r\\n$7\\r\\nSTREAMS\\r\\n$6\\r\\nsocket\\r\\n"
+        line.sendall(ask + b"$3\\r\\n0-0\\r\\n")
         say(b"ready")
         while True:
-            content = line.recv(65536).split(b"\\r\\n")[-2]
-            if content == b"end":
+            words = line.recv(65536).split(b"\\r\\n")
+            if words[-2] == b"end":
                 return
-            say(content)
-            line.sendall(ask)
+            say(words[-2])
+            line.sendall(ask + words[6] + b"\\r\\n" + words[7] + b"\\r\\n")
 
 import redis, maestro_state._sync.maestro
 children = []
