@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -40,8 +42,10 @@ def main(arguments: list[str]) -> int:
     if chosen.record and chosen.questions:
         parser.error("--record takes all questions: what the README shows is one run")
     if chosen.rows:
-        _measure_here(chosen.questions)
-        return 0
+        with suppress(KeyboardInterrupt):
+            _measure_here(chosen.questions)
+            return 0
+        return 130
     rows: list[Row] = []
     failures: list[str] = []
     begun = time.monotonic()
@@ -77,17 +81,21 @@ def _asked(question: str, failures: list[str]) -> Iterator[Row]:
     command = [sys.executable, "-m", "benchmarks", "--rows", question]
     limit = time.monotonic() + QUESTIONS[question]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        # An interrupt lets the question put its server away, by time or by hand.
-        alarm = signal.signal(signal.SIGALRM, lambda *_: process.send_signal(signal.SIGINT))
+
+        def time_is_over(*_: object) -> None:
+            # An interrupt lets the question put its server away; one that does not leave then is ended.
+            os.killpg(process.pid, signal.SIGKILL if time.monotonic() >= limit + _LEAVE_S else signal.SIGINT)
+            signal.alarm(_LEAVE_S)
+
+        alarm = signal.signal(signal.SIGALRM, time_is_over)
         signal.alarm(QUESTIONS[question])
         try:
             assert process.stdout
             for line in process.stdout:
                 yield Row(**json.loads(line))
-            process.wait(_LEAVE_S)
+            process.wait()
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            process.wait(_LEAVE_S)
+            time_is_over()
             raise
         finally:
             signal.alarm(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from benchmarks.peers import BODY, HISTORIES, opened
+from benchmarks.peers import BODY, HISTORIES, WITHOUT_TTL, opened
 from benchmarks.rig import Rig, Row, loop, race, rig, row
 from maestro_state import AsyncMaestro
 
@@ -19,22 +19,22 @@ return 'OK'
 #: How many times longer each peer has to take, at every length.
 FASTER = {"openai-agents RedisSession": 8.0, "LangChain Redis history": 1.3}
 #: Peers that offer no call but an awaited one are compared with our awaited call.
-PLAIN = ("LangChain Redis history", "LangGraph SQLite saver")
+PLAIN = ("LangChain Redis history", "LangChain Redis history, no TTL", "LangGraph SQLite saver")
 
 
 def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig() as bench:
-        yield from _beside_the_limit(bench)
-        for length in (10, 1_000, 100_000):
-            yield from _beside_peers(bench, length)
+        sessions = {length: bench.session(length) for length in (10, 1_000, 100_000)}
+        yield from _beside_the_limit(bench, sessions[10], sessions[100_000])
+        for length, session in sessions.items():
+            yield from _beside_peers(bench, length, session)
 
 
-def _beside_the_limit(bench: Rig) -> Iterator[Row]:
+def _beside_the_limit(bench: Rig, short: str, long: str) -> Iterator[Row]:
     import redis.asyncio
 
     sha = bench.tcp.script_load(LIMIT)
-    short, long = bench.session(10), bench.session(100_000)
     arguments = ("limit:{1}", "limit:{1}:h", "user", BODY, "1800000000000", "1000000")
     ours, theirs = AsyncMaestro(bench.folder), redis.asyncio.Redis(port=bench.port, protocol=2)
 
@@ -61,14 +61,13 @@ def _beside_the_limit(bench: Rig) -> Iterator[Row]:
     yield row("append, async", figures, "awaited", "redis-py async EVALSHA over TCP", limit=1.3, aim=0.8)
 
 
-def _beside_peers(bench: Rig, length: int) -> Iterator[Row]:
-    session = bench.session(length)
+def _beside_peers(bench: Rig, length: int, session: str) -> Iterator[Row]:
     maestro = AsyncMaestro(bench.folder)
 
     async def awaited() -> None:
         await maestro.messages.add("user", BODY, session)
 
-    with closing(opened(HISTORIES, bench, length)) as peers:
+    with closing(opened({**HISTORIES, **WITHOUT_TTL}, bench, length)) as peers:
         ours = {"plain": lambda: bench.maestro.messages.add("user", BODY, session), "awaited": awaited}
         figures = race({**ours, **peers.contenders("append")}, calls=500)
         by_peer = {"": "awaited", **dict.fromkeys(PLAIN, "plain")}

@@ -1,5 +1,5 @@
-"""From one terminal's write to the last of 1, 10, 100 others, beside a PING after the same idle pause and beside as many
-bare XREAD BLOCK readers. Every follower's every event is checked: none lost, none twice, none out of order.
+"""From one terminal's write to the last of 1, 10, 100 others, beside a PING after the same idle pause and beside as
+many bare XREAD BLOCK readers. Every follower's every event is checked: none lost, none twice, none out of order.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ _BAR, _GAP, _HEAD = 16, 12, 34
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .question { font-weight: 600 } .axis { fill: #6e7781; font-size: 11px }
-.slower { fill: #2a9d8f } .faster { fill: #e08e45 } .grid { stroke: #d8dee4 } .one { stroke: #24292f; stroke-width: 1.5 }
+.slower { fill: #2a9d8f } .faster { fill: #e08e45 } .grid { stroke: #d8dee4 }
+.one { stroke: #24292f; stroke-width: 1.5 }
 """
 
 

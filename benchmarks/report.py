@@ -17,8 +17,10 @@ RECORDED = Path(__file__).parent / "results.json"
 PLOT = Path(__file__).parent / "results.svg"
 
 #: What took part, for whoever wants to know how old a figure is.
-PACKAGES = ("redis", "hiredis", "rq", "openai-agents", "langchain-community", "google-adk", "langgraph-checkpoint-sqlite",
-            "arq", "saq", "huey", "llm")  # fmt: skip
+PACKAGES = (
+    "redis", "hiredis", "rq", "openai-agents", "langchain-community", "google-adk", "langgraph-checkpoint-sqlite",
+    "arq", "saq", "huey", "llm",
+)  # fmt: skip
 
 
 def line(row: Row) -> str:
@@ -82,10 +84,11 @@ def readme_part(found: dict[str, object]) -> str:
     """Return what the README says of a run: the plot, and every target with its figure."""
     rows = [row for row in recorded_rows(found) if has_target(row)]
     machine: dict[str, object] = found["machine"]  # type: ignore[assignment]
+    where = f"{machine['cores']} cores, Python {machine['python']}"
     lines = [
         f"![Peers beside Maestro](benchmarks/{PLOT.name})",
         "",
-        f"{closing(found)[0]}, on {machine['cores']} cores, Python {machine['python']}. Ratios of medians, taken in turns.",
+        f"{closing(found)[0]} on {where}. Figures are ratios of medians, taken in turns in one run.",
         "",
         "<details><summary>Every target and what was measured</summary>",
         "",
@@ -93,9 +96,8 @@ def readme_part(found: dict[str, object]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        lines.append(f"| {' | '.join((row.question, row.reference, row.target, row.figure, row.verdict))} |".replace(
-            " | cat", " \\| cat"
-        ))  # fmt: skip
+        cells = (row.question, row.reference, row.target, row.figure, row.verdict)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, "", "</details>"])
 
 

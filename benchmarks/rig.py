@@ -27,7 +27,7 @@ from maestro_state.ops.messages import add_message
 #: Interleaved rounds; the figure of a contender is the median of its rounds' medians.
 ROUNDS = 7
 #: Seconds a contender's turn lasts at most (one call is always made), and all its turns together.
-TURN_S, PATIENCE_S = 0.12, 3.0
+TURN_S, PATIENCE_S = 0.08, 1.5
 
 __all__ = ["PATIENCE_S", "ROUNDS", "TURN_S", "Rig", "Row", "loop", "race", "rig", "row"]
 

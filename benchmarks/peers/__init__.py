@@ -42,6 +42,11 @@ HISTORIES = {
     "ADK database (SQLite)": ("adk", "Database"),
     "LangGraph SQLite saver": ("langgraph", "SQLiteSaver"),
 }
+#: As they come, without the TTL that all sessions of Maestro's have: less work, and so a figure of its own.
+WITHOUT_TTL = {
+    "openai-agents RedisSession, no TTL": ("openai_agents", "RedisForever"),
+    "LangChain Redis history, no TTL": ("langchain", "RedisForever"),
+}
 #: Those of them that can list the conversations there are.
 LISTS = {
     "ADK in memory": ("adk", "ListInMemory"),

@@ -21,11 +21,12 @@ _TOGETHER = 1000
 class RedisHistory:
     """RedisChatMessageHistory, with a TTL as every session of Maestro's has one."""
 
+    ttl_s: int | None = 100_000
+
     def __init__(self, bench: Rig, messages: int) -> None:
         """Open a history on the same server; it is filled in its own form, many entries in one write."""
-        self._history = RedisChatMessageHistory(
-            f"bench-{messages}", url=f"redis://127.0.0.1:{bench.port}", ttl=100_000
-        )  # fmt: skip
+        name, url = f"bench-{messages}-{self.ttl_s}", f"redis://127.0.0.1:{bench.port}"
+        self._history = RedisChatMessageHistory(name, url=url, ttl=self.ttl_s)
         self._history.add_message(HumanMessage(BODY))
         entry = json.dumps(message_to_dict(HumanMessage(BODY)))
         for start in range(1, messages, _TOGETHER):
@@ -46,3 +47,9 @@ class RedisHistory:
     def close(self) -> None:
         """Close its connection."""
         self._history.redis_client.close()
+
+
+class RedisForever(RedisHistory):
+    """RedisChatMessageHistory without TTL."""
+
+    ttl_s = None

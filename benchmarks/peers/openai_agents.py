@@ -35,14 +35,23 @@ class _History:
 class RedisHistory(_History):
     """RedisSession, with a TTL as every session of Maestro's has one."""
 
+    ttl_s: int | None = 100_000
+
     def __init__(self, bench: Rig, messages: int) -> None:
         """Open a session on the same server."""
-        self._session = RedisSession.from_url(f"bench-{messages}", url=f"redis://127.0.0.1:{bench.port}", ttl=100_000)
+        name, url = f"bench-{messages}-{self.ttl_s}", f"redis://127.0.0.1:{bench.port}"
+        self._session = RedisSession.from_url(name, url=url, ttl=self.ttl_s)
         self._fill(messages)
 
     def close(self) -> None:
         """Close its connections."""
         loop().run_until_complete(self._session.close())
+
+
+class RedisForever(RedisHistory):
+    """RedisSession without TTL."""
+
+    ttl_s = None
 
 
 class SQLiteHistory(_History):

@@ -1,6 +1,7 @@
 """Job queues that start the same child as Maestro's worker does.
 
-`python -m benchmarks.peers.queues NAME PORT` is a worker. Each job says when its child was started, in nanoseconds, on a list that the asking process waits at.
+`python -m benchmarks.peers.queues NAME PORT` is a worker. Each job says when its child was started, in nanoseconds, on
+a list that the asking process waits at.
 """
 
 from __future__ import annotations
