@@ -91,10 +91,13 @@ class _List(_Service):
         super().__init__(open_service, bench)
         self.run(self.service.create_session(app_name=APP, user_id=USER, session_id="first"))
         if isinstance(self.service, InMemorySessionService):
-            for number in range(1, sessions):
-                self.run(self.service.create_session(app_name=APP, user_id=USER, session_id=f"s{number}"))
+            self.run(self._create(sessions - 1))
         else:
             self._copy_row(sessions - 1)
+
+    async def _create(self, count: int) -> None:
+        for number in range(count):
+            await self.service.create_session(app_name=APP, user_id=USER, session_id=f"s{number}")
 
     def _copy_row(self, count: int) -> None:
         with sqlite3.connect(self.path) as file:
