@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from benchmarks.rig import Rig, Row, race, rig, row
+from maestro_state.ops.breadcrumbs import add_breadcrumb
 from maestro_state.wsession.records import Breadcrumb, TokenCount
 
 #: What a client could do at best: an append, then one script that logs, counts and moves the cursor.
@@ -78,8 +79,8 @@ def _statistics(bench: Rig) -> Row:
         tops[each] = top
         for _ in range(TREE):
             child = work.start("child", parent=top).session_id
-            for _ in range(each):
-                work.add_breadcrumb(child, _crumb(next(numbers)))
+            server = bench.maestro.server
+            bench.send(add_breadcrumb(server.terms, server.stamp(), child, _crumb(next(numbers))) for _ in range(each))
             while work._families.apply(child):
                 pass
         assert work.stats(top).breadcrumbs == TREE * each

@@ -12,7 +12,6 @@ from benchmarks.peers import HISTORIES, opened
 from benchmarks.rig import Rig, Row, loop, race, rig, row
 from maestro_state import AsyncMaestro
 
-
 #: Lengths at which peers read the last 20; all of the longest.
 LENGTHS = (1_000, 10_000)
 
@@ -74,11 +73,11 @@ def _beside_peers(bench: Rig, length: int) -> Iterator[Row]:
     with closing(opened(HISTORIES, bench, length)) as peers:
         peers.expect("last", 20)
         ours = {"plain": lambda: bench.maestro.messages.last(20, session), "awaited": last_awaited}
-        figures = race({**ours, **peers.contenders("last")}, calls=500)
+        figures = race({**ours, **peers.contenders("last")}, calls=500, rounds=5)
         yield from peers.rows(f"last 20 of {said}", figures, by_peer, {"": 1.5})
         if length == max(LENGTHS):
             peers.expect("all", length)
             ours = {"plain": lambda: bench.maestro.messages.since(None, session), "awaited": all_awaited}
-            figures = race({**ours, **peers.contenders("all")}, calls=5)
+            figures = race({**ours, **peers.contenders("all")}, calls=5, rounds=5)
             yield from peers.rows(f"all of {said}", figures, by_peer, {"": 1.2})
     loop().run_until_complete(maestro.close())
