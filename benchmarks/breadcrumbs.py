@@ -72,15 +72,18 @@ def _end_to_end(bench: Rig) -> Iterator[Row]:
 
 
 def _statistics(bench: Rig) -> Row:
-    work, numbers = bench.maestro.work, count()
+    work, server, numbers = bench.maestro.work, bench.maestro.server, count()
     tops = {}
     for each in (1, EACH):
         top = work.start("top").session_id
         tops[each] = top
         for _ in range(TREE):
             child = work.start("child", parent=top).session_id
-            server = bench.maestro.server
-            bench.send(add_breadcrumb(server.terms, server.stamp(), child, _crumb(next(numbers))) for _ in range(each))
+            with server.lane() as lane:
+                bench.send(
+                    add_breadcrumb(server.terms, server.stamp(lane.next_command_id()), child, _crumb(next(numbers)))
+                    for _ in range(each)
+                )
             while work._families.apply(child):
                 pass
         assert work.stats(top).breadcrumbs == TREE * each

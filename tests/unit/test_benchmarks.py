@@ -1,4 +1,4 @@
-"""The benchmarks' own honesty: what counts as met, that no peer is dropped unseen, and that the README shows one run."""
+"""Benchmarks are honest: what counts as met, that no peer is dropped unseen, and that the README shows one run."""
 
 from __future__ import annotations
 
