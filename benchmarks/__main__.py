@@ -48,13 +48,15 @@ def main(arguments: list[str]) -> int:
         return 130
     rows: list[Row] = []
     failures: list[str] = []
-    begun = time.monotonic()
+    seconds: dict[str, int] = {}
     for question in chosen.questions or QUESTIONS:
+        begun = time.monotonic()
         for row in _asked(question, failures):
             rows.append(row)
             if not chosen.json:
                 print(report.line(row), flush=True)
-    document = report.document(rows, time.monotonic() - begun)
+        seconds[question] = round(time.monotonic() - begun)
+    document = report.document(rows, seconds)
     if chosen.json:
         print(json.dumps({**document, "failures": failures}))
     else:

@@ -87,7 +87,7 @@ def _statistics(bench: Rig) -> Row:
             while work._families.apply(child):
                 pass
         assert work.stats(top).breadcrumbs == TREE * each
-    figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100)
+    figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100, rounds=15)
     few, lots = figures["1"], figures[str(EACH)]
     named = {f"tree of {TREE}": few, f"tree of {TREE * EACH}": lots}
     ours, theirs = f"tree of {TREE * EACH}", f"tree of {TREE}"

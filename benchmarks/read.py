@@ -54,7 +54,7 @@ def _beside_the_limit(bench: Rig) -> Iterator[Row]:
     def ours() -> object:
         return bench.maestro.messages.since(None, long)
 
-    figures = race({"redis-py XRANGE + msgspec": plain, "all of 10 000": ours}, calls=5)
+    figures = race({"redis-py XRANGE + msgspec": plain, "all of 10 000": ours}, calls=5, rounds=13)
     yield row("all of 10 000", figures, "all of 10 000", "redis-py XRANGE + msgspec", limit=1.0, aim=0.8)
 
 
@@ -78,6 +78,6 @@ def _beside_peers(bench: Rig, length: int) -> Iterator[Row]:
         if length == max(LENGTHS):
             peers.expect("all", length)
             ours = {"plain": lambda: bench.maestro.messages.since(None, session), "awaited": all_awaited}
-            figures = race({**ours, **peers.contenders("all")}, calls=5, rounds=5)
+            figures = race({**ours, **peers.contenders("all")}, calls=5, rounds=13)
             yield from peers.rows(f"all of {said}", figures, by_peer, {"": 1.2})
     loop().run_until_complete(maestro.close())

@@ -57,10 +57,11 @@ def closing(document: dict[str, object]) -> list[str]:
     return lines
 
 
-def document(rows: Iterable[Row], seconds: float) -> dict[str, object]:
+def document(rows: Iterable[Row], seconds: dict[str, int]) -> dict[str, object]:
     """Return a run as one JSON document."""
     return {
-        "seconds": round(seconds),
+        "seconds": sum(seconds.values()),
+        "seconds_by_question": seconds,
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
         "packages": {name: found for name in PACKAGES if (found := _version(name))},
         "rows": [{**asdict(row), "ratio": row.ratio, "target": row.target, "verdict": row.verdict} for row in rows],

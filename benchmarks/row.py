@@ -76,4 +76,4 @@ def row(question: str, figures: dict[str, list[float]], ours: str, theirs: str, 
 
 
 def _short(number: float) -> str:
-    return f"{number:.1f}" if number < 10 else f"{number:.0f}"
+    return f"{number:.2f}" if number < 2 else f"{number:.1f}" if number < 10 else f"{number:.0f}"

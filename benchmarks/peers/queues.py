@@ -14,6 +14,8 @@ from typing import Any
 
 import redis
 
+from benchmarks.rig import loop
+
 #: A child that says when it was started.
 CHILD = ("date", "+%s%N")
 DONE = "bench:done"
@@ -84,7 +86,6 @@ class Queue:
     def __init__(self, name: str, port: int) -> None:
         """Start its worker; raise ImportError when the product is not there."""
         self._raw = redis.Redis(port=port)
-        self._loop = asyncio.new_event_loop()
         self._ask = getattr(self, f"_{name}")(port)
         command = [sys.executable, "-m", "benchmarks.peers.queues", name, str(port)]
         self._worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -127,14 +128,14 @@ class Queue:
         from arq import create_pool
         from arq.connections import RedisSettings
 
-        pool = self._loop.run_until_complete(create_pool(RedisSettings(port=port)))
-        return lambda: self._loop.run_until_complete(pool.enqueue_job("child", port=port))
+        pool = loop().run_until_complete(create_pool(RedisSettings(port=port)))
+        return lambda: loop().run_until_complete(pool.enqueue_job("child", port=port))
 
     def _saq(self, port: int) -> Callable[[], object]:
         from saq.queue.redis import RedisQueue
 
         queue = RedisQueue.from_url(f"redis://127.0.0.1:{port}", name=_QUEUE)
-        return lambda: self._loop.run_until_complete(queue.enqueue("child", port=port))
+        return lambda: loop().run_until_complete(queue.enqueue("child", port=port))
 
     def _huey(self, port: int) -> Callable[[], object]:
         _, task = _huey(port)

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import peers, plot, report
 from benchmarks.__main__ import QUESTIONS
-from benchmarks.rig import race
+from benchmarks.rig import loop, race
 from benchmarks.row import Row, row
 from tests.documents import ROOT, fill
 
@@ -53,7 +53,7 @@ def test_a_peer_that_cannot_be_opened_is_shown_with_its_reason():
     assert {one.reference: one.verdict for one in rows} == {"absent": "not measured", "broken": "not measured"}
     assert "nowhere" in rows[0].note
     assert rows[1].note
-    text = "\n".join([*map(report.line, rows), *report.closing(report.document(rows, 1.0))])
+    text = "\n".join([*map(report.line, rows), *report.closing(report.document(rows, {}))])
     assert "not measured: append, absent: not installed" in text
 
 
@@ -76,6 +76,8 @@ def test_a_race_takes_plain_and_awaited_calls_in_turns():
     assert "".join(order) == "ppaa" * 3
     assert {name: len(found) for name, found in figures.items()} == {"plain": 3, "awaited": 3}
     assert row("q", figures, "plain", "awaited").ratio > 0
+    loop().close()
+    loop.cache_clear()
 
 
 def test_every_question_can_be_asked():
@@ -117,7 +119,7 @@ def test_the_readme_shows_the_recorded_run():
     place = next(at for at, one in enumerate(rows) if one.peer and one.faster and one.question in plot.DRAWN)
     other = [*rows[:place], replace(rows[place], ours=rows[place].ours * 3), *rows[place + 1 :]]
     assert plot.draw(other) != drawn
-    assert report.readme_part(report.document(other, 1.0)) not in text
+    assert report.readme_part(report.document(other, {})) not in text
 
 
 def test_the_recorded_run_has_every_peer():
