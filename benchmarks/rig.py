@@ -21,7 +21,7 @@ import redis
 
 from benchmarks.row import Row, row
 from maestro_state import Maestro
-from maestro_state.embedded import ensure
+from maestro_state.embedded import ensure, stop
 from maestro_state.ops.messages import add_message
 from maestro_state.scripts import Call
 
@@ -82,12 +82,13 @@ def rig(*, pinned: bool = True, with_worker: bool = False) -> Iterator[Rig]:
         with Maestro(folder) as maestro:
             maestro.sessions.start("warm")
             port = _free_port()
+            maestro.server.connection.call("CONFIG", "SET", "bind", "127.0.0.1")
             maestro.server.connection.call("CONFIG", "SET", "port", port)
             with redis.Redis(port=port, protocol=2) as tcp:
                 tcp.ping()
                 yield Rig(maestro, tcp, folder, port)
-            maestro.stack.stop()
     finally:
+        stop(folder, timeout_s=60)  # also after a fault or an interrupt: nobody else would
         os.sched_setaffinity(0, everywhere)
         shutil.rmtree(folder, ignore_errors=True)
 
