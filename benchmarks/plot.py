@@ -28,7 +28,7 @@ def draw(rows: Iterable[Row]) -> str:
     ratios = [row.theirs / row.ours for found in groups.values() for row in found if row.theirs]
     low = min(-1, math.floor(math.log10(min(ratios, default=1))))
     high = max(1, math.ceil(math.log10(max(ratios, default=1))))
-    height = _HEAD + 30 + sum(_HEAD + len(found) * (_BAR + 3) + _GAP for found in groups.values())
+    height = _HEAD + 30 + sum(_HEAD - 6 + len(found) * (_BAR + 3) + _GAP for found in groups.values())
 
     def across(ratio: float) -> float:
         return _LEFT + (math.log10(ratio) - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
