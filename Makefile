@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := .venv-bench
 PIP := $(BIN)/pip --disable-pip-version-check -q
+# Words for `make bench`: questions to ask instead of all, and options.
+QUESTIONS ?=
 # Two cores are the least a machine has; more workers than cores make real servers wait for each other.
 WORKERS ?= 2
 
@@ -44,9 +47,14 @@ generate: setup
 	$(BIN)/python -m tests.unasync
 	$(BIN)/python -m tests.documents
 
-bench: setup
-	$(PIP) install -c tests/constraints.txt -e ".[bench]"
-	$(BIN)/python -m benchmarks
+# The peers bring a hundred packages: into an environment of their own, which nothing else sees.
+$(BENCH)/.installed: pyproject.toml benchmarks/constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip --disable-pip-version-check -q install -c benchmarks/constraints.txt -e ".[bench]"
+	@touch $@
+
+bench: $(BENCH)/.installed
+	@$(BENCH)/bin/python -m benchmarks $(QUESTIONS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis

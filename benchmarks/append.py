@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import statistics
-import time
 from collections.abc import Iterator
+from contextlib import closing
 
-from benchmarks.rig import ROUNDS, Rig, Row, race, rig, row
+from benchmarks.peers import BODY, HISTORIES, WITHOUT_TTL, opened
+from benchmarks.rig import Rig, Row, loop, race, rig, row
+from maestro_state import AsyncMaestro
 
 #: What a client could do at best: append, set and renew in one script of the same size.
 LIMIT = """
@@ -16,46 +16,60 @@ redis.call('HSET', KEYS[2], 'last_activity', ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[4]) redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return 'OK'
 """
-BODY = "x" * 300
+#: How many times longer each peer has to take, at every length.
+FASTER = {"openai-agents RedisSession": 8.0, "LangChain Redis history": 1.3}
+#: Peers that offer no call but an awaited one are compared with our awaited call.
+PLAIN = ("LangChain Redis history", "LangChain Redis history, no TTL", "LangGraph SQLite saver")
 
 
 def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig() as bench:
-        sha = bench.tcp.script_load(LIMIT)
-        short, long = bench.session(10), bench.session(100_000)
-        figures = race(
-            {
-                "redis-py EVALSHA over TCP": lambda: bench.tcp.evalsha(
-                    sha, 2, "limit:{1}", "limit:{1}:h", "user", BODY, "1800000000000", "1000000"
-                ),
-                "session of 10": lambda: bench.maestro.messages.add("user", BODY, short),
-                "session of 100 000": lambda: bench.maestro.messages.add("user", BODY, long),
-            },
-            calls=1500,
-        )
-        yield row("append a message", figures, "session of 10", "redis-py EVALSHA over TCP", limit=1.3, aim=0.8)
-        yield row("append to 100 000", figures, "session of 100 000", "session of 10", limit=1.1)
-        yield asyncio.run(_async(bench, sha))
+        sessions = {length: bench.session(length) for length in (10, 1_000, 100_000)}
+        yield from _beside_the_limit(bench, sessions[10], sessions[100_000])
+        for length, session in sessions.items():
+            yield from _beside_peers(bench, length, session)
 
 
-async def _async(bench: Rig, sha: str) -> Row:
+def _beside_the_limit(bench: Rig, short: str, long: str) -> Iterator[Row]:
     import redis.asyncio
 
-    from maestro_state import AsyncMaestro
+    sha = bench.tcp.script_load(LIMIT)
+    arguments = ("limit:{1}", "limit:{1}:h", "user", BODY, "1800000000000", "1000000")
+    ours, theirs = AsyncMaestro(bench.folder), redis.asyncio.Redis(port=bench.port, protocol=2)
 
-    async with AsyncMaestro(bench.folder) as maestro, redis.asyncio.Redis(port=bench.port, protocol=2) as limit:
-        session = (await maestro.sessions.start("async")).id
-        figures: dict[str, list[float]] = {"ours": [], "redis-py async EVALSHA over TCP": []}
-        for _ in range(ROUNDS):
-            for name, took in figures.items():
-                times = []
-                for _ in range(600):
-                    start = time.perf_counter_ns()
-                    if name == "ours":
-                        await maestro.messages.add("user", BODY, session)
-                    else:
-                        await limit.evalsha(sha, 2, "limit:{2}", "limit:{2}:h", "user", BODY, "1800000000", "1000000")
-                    times.append(time.perf_counter_ns() - start)
-                took.append(statistics.median(times) / 1000)
-        return row("append, async", figures, "ours", "redis-py async EVALSHA over TCP", limit=1.3, aim=0.8)
+    async def ours_awaited() -> None:
+        await ours.messages.add("user", BODY, short)
+
+    async def limit_awaited() -> None:
+        await theirs.evalsha(sha, 2, *arguments)
+
+    figures = race(
+        {
+            "redis-py EVALSHA over TCP": lambda: bench.tcp.evalsha(sha, 2, *arguments),
+            "session of 10": lambda: bench.maestro.messages.add("user", BODY, short),
+            "session of 100 000": lambda: bench.maestro.messages.add("user", BODY, long),
+            "redis-py async EVALSHA over TCP": limit_awaited,
+            "awaited": ours_awaited,
+        },
+        calls=500,
+    )
+    loop().run_until_complete(ours.close())
+    loop().run_until_complete(theirs.aclose())
+    yield row("append a message", figures, "session of 10", "redis-py EVALSHA over TCP", limit=1.3, aim=0.8)
+    yield row("append to 100 000", figures, "session of 100 000", "session of 10", limit=1.1)
+    yield row("append, async", figures, "awaited", "redis-py async EVALSHA over TCP", limit=1.3, aim=0.8)
+
+
+def _beside_peers(bench: Rig, length: int, session: str) -> Iterator[Row]:
+    maestro = AsyncMaestro(bench.folder)
+
+    async def awaited() -> None:
+        await maestro.messages.add("user", BODY, session)
+
+    with closing(opened({**HISTORIES, **WITHOUT_TTL}, bench, length)) as peers:
+        ours = {"plain": lambda: bench.maestro.messages.add("user", BODY, session), "awaited": awaited}
+        figures = race({**ours, **peers.contenders("append")}, calls=500, rounds=5)
+        by_peer = {"": "awaited", **dict.fromkeys(PLAIN, "plain")}
+        yield from peers.rows(f"append to {length:_}".replace("_", " "), figures, by_peer, FASTER)
+    loop().run_until_complete(maestro.close())

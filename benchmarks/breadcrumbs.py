@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from benchmarks.rig import Rig, Row, race, rig, row
+from maestro_state.ops.breadcrumbs import add_breadcrumb
 from maestro_state.wsession.records import Breadcrumb, TokenCount
 
 #: What a client could do at best: an append, then one script that logs, counts and moves the cursor.
@@ -71,19 +72,22 @@ def _end_to_end(bench: Rig) -> Iterator[Row]:
 
 
 def _statistics(bench: Rig) -> Row:
-    work, numbers = bench.maestro.work, count()
+    work, server, numbers = bench.maestro.work, bench.maestro.server, count()
     tops = {}
     for each in (1, EACH):
         top = work.start("top").session_id
         tops[each] = top
         for _ in range(TREE):
             child = work.start("child", parent=top).session_id
-            for _ in range(each):
-                work.add_breadcrumb(child, _crumb(next(numbers)))
+            with server.lane() as lane:
+                bench.send(
+                    add_breadcrumb(server.terms, server.stamp(lane.next_command_id()), child, _crumb(next(numbers)))
+                    for _ in range(each)
+                )
             while work._families.apply(child):
                 pass
         assert work.stats(top).breadcrumbs == TREE * each
-    figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100)
+    figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100, rounds=15)
     few, lots = figures["1"], figures[str(EACH)]
     named = {f"tree of {TREE}": few, f"tree of {TREE * EACH}": lots}
     ours, theirs = f"tree of {TREE * EACH}", f"tree of {TREE}"

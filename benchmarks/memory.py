@@ -1,18 +1,22 @@
-"""What a session and a message weigh on the embedded server."""
+"""What a session and a message weigh on the embedded server, and what a worker weighs that waits for work."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.rig import Row, rig
+from benchmarks.peers.queues import Queue
+from benchmarks.rig import Rig, Row, rig
 
 if TYPE_CHECKING:
     from maestro_state._sync.server import Server
     from maestro_state.scripts import Call
 
-SESSIONS = 2_000
-MESSAGES = 50_000
+SESSIONS = 6_000
+MESSAGES = 30_000
 
 
 def measure() -> Iterator[Row]:
@@ -38,9 +42,27 @@ def measure() -> Iterator[Row]:
         session = bench.session(1)
         before = used()
         body = "x" * 300
+        # One by one: ids that lie further apart make the stream's tree a little deeper, as in real life.
         for _ in range(MESSAGES):
             bench.maestro.messages.add("user", body, session)
         yield Row("a message of 300 B", "its own bytes", (used() - before) / MESSAGES, 300 + len("user"), "B", 1.12)
+    with rig(pinned=False, with_worker=True) as bench:
+        yield _worker(bench)
+
+
+def _worker(bench: Rig) -> Row:
+    while not bench.maestro.runs.workers():
+        time.sleep(0.05)
+    [ours] = bench.tcp.smembers("rq:workers")
+    with closing(Queue("rq", bench.port)) as queue:
+        weights = [_weight(pid) for pid in (int(bench.tcp.hget(ours, "pid")), queue.pid)]
+    return Row("a worker that waits", "an rq worker that waits", *weights, "MB", peer=True)
+
+
+def _weight(pid: int) -> float:
+    """Return what a process would free if it left: shared pages count as their share."""
+    said = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    return int(said.split("\nPss:")[1].split()[0]) / 1000
 
 
 def _first_message(server: Server, session_id: str) -> Call:

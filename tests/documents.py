@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks import plot, report
 from cli.main import COMMANDS
 from maestro_state import errors
 from maestro_state.keys import FAMILIES
@@ -101,6 +102,10 @@ def _errors() -> str:
     return _table(("error.code", "exit", "meaning"), rows)
 
 
+def _benchmarks() -> str:
+    return report.readme_part(report.recorded())
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "commands": _commands,
     "settings": _settings,
@@ -109,6 +114,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "states": _states,
     "glossary": _glossary,
     "errors": _errors,
+    "benchmarks": _benchmarks,
 }
 
 
@@ -118,7 +124,7 @@ def fill(text: str) -> str:
 
 
 def main(check: bool) -> int:
-    """Write or compare both documents."""
+    """Write or compare both documents, and the plot that one of them shows."""
     stale = []
     for name in ("README.md", "ARCHITECTURE.md"):
         path = ROOT / name
@@ -127,6 +133,11 @@ def main(check: bool) -> int:
             stale.append(name)
             if not check:
                 path.write_text(fill(text), encoding="utf-8")
+    drawn = plot.draw(report.recorded_rows(report.recorded()))
+    if report.PLOT.read_text(encoding="utf-8") != drawn:
+        stale.append(report.PLOT.name)
+        if not check:
+            report.PLOT.write_text(drawn, encoding="utf-8")
     if stale:
         print("stale:" if check else "wrote:", ", ".join(stale), "(make generate)" if check else "")
     return int(check and bool(stale))

@@ -1,0 +1,130 @@
+"""Benchmarks are honest: what counts as met, that no peer is dropped unseen, and that the README shows one run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from benchmarks import peers, plot, report
+from benchmarks.__main__ import QUESTIONS
+from benchmarks.rig import loop, race
+from benchmarks.row import Row, row
+from tests.documents import ROOT, fill
+
+SLOWER = Row("q", "peer", 10.0, 100.0, "µs", peer=True)
+
+
+def runner(*words, code="import sys, benchmarks.__main__ as m; sys.exit(m.main(sys.argv[1:]))"):
+    """Run the runner."""
+    return subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        (Row("q", "r", 13.0, 10.0, "µs", 1.3), "met"),
+        (Row("q", "r", 13.1, 10.0, "µs", 1.3), "missed"),
+        (Row("q", "r", 7.9, 10.0, "µs", 1.3, 0.8), "aim met"),
+        (Row("q", "r", 9.0, 10.0, "µs", 1.3, 0.8), "met, aim missed"),
+        (Row("q", "r", 9.0, 10.0, "µs", aim=0.8), "aim missed"),
+        (Row("q", "r", 9.0, 10.0, "µs"), ""),
+        (replace(SLOWER, faster=10.0), "met"),
+        (replace(SLOWER, faster=10.1), "missed"),
+        (Row("q", "r", 70.0, 100.0, "s⁻¹", least=0.7), "met"),
+        (Row("q", "r", 69.0, 100.0, "s⁻¹", least=0.7), "missed"),
+        (Row("q", "r", 1.0, None, "µs", faster=2.0, note="not installed"), "not measured"),
+    ],
+)
+def test_a_verdict_says_what_the_figure_says(figure, verdict):
+    """A ratio is met up to its limit and missed beyond; a peer that was not measured is never called met."""
+    assert figure.verdict == verdict
+
+
+def test_a_peer_that_cannot_be_opened_is_shown_with_its_reason():
+    """A product that is not installed, and one that fails, each has its row."""
+    found = peers.opened({"absent": ("nowhere", "X"), "broken": ("queues", "Queue")}, None, 10)
+    rows = list(found.rows("append", {"ours": [1.0]}, {"": "ours"}, {"": 2.0}))
+    assert {one.reference: one.verdict for one in rows} == {"absent": "not measured", "broken": "not measured"}
+    assert "nowhere" in rows[0].note
+    assert rows[1].note
+    text = "\n".join([*map(report.line, rows), *report.closing(report.document(rows, {}))])
+    assert "not measured: append, absent: not installed" in text
+
+
+def test_a_read_that_returns_less_is_not_measured():
+    """A peer that would win by reading less stops the question."""
+    short = type("Short", (), {"last": lambda self: [1, 2]})()
+    with pytest.raises(AssertionError, match="2 read of 20"):
+        peers.Opened({"short": short}, {}).expect("last", 20)
+
+
+def test_a_race_takes_plain_and_awaited_calls_in_turns():
+    """Both are called as often as asked for, one round after the other."""
+    order = []
+
+    async def awaited():
+        await asyncio.sleep(0)
+        order.append("a")
+
+    figures = race({"plain": lambda: order.append("p"), "awaited": awaited}, calls=2, rounds=3)
+    assert "".join(order) == "ppaa" * 3
+    assert {name: len(found) for name, found in figures.items()} == {"plain": 3, "awaited": 3}
+    assert row("q", figures, "plain", "awaited").ratio > 0
+    loop().close()
+    loop.cache_clear()
+
+
+def test_every_question_can_be_asked():
+    """Each has a module that measures, without any peer installed."""
+    for question in QUESTIONS:
+        assert callable(import_module(f"benchmarks.{question}").measure)
+
+
+def test_the_runner_answers_for_machines_and_refuses_what_it_does_not_know():
+    """One JSON document with a row for each figure; an unknown question is named, with those there are."""
+    found = runner("fork", "--json")
+    document = json.loads(found.stdout)
+    assert [one["question"] for one in document["rows"]] == ["fork a live session", "restore an archived one"]
+    assert all(one["ratio"] > 0 for one in document["rows"])
+    assert (found.returncode, document["failures"]) == (0, [])
+    refused = runner("speed")
+    assert refused.returncode == 2
+    assert "there is no question speed; there are append" in refused.stderr
+    assert runner("fork", "--record").returncode == 2
+
+
+def test_a_question_that_takes_too_long_is_interrupted_and_named():
+    """Its time over, it puts its server away, and the run says that figures are missing."""
+    code = "import sys, benchmarks.__main__ as m; m.QUESTIONS['breadcrumbs'] = 1; sys.exit(m.main(['breadcrumbs']))"
+    found = runner(code=code)
+    assert found.returncode == 1
+    assert "breadcrumbs: took longer than its time" in found.stderr
+
+
+def test_the_readme_shows_the_recorded_run():
+    """Its table and its plot are those made from the recorded figures; another figure would change both."""
+    recorded = report.recorded()
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert report.readme_part(recorded) in text
+    assert fill(text) == text
+    rows = report.recorded_rows(recorded)
+    drawn = plot.draw(rows)
+    assert report.PLOT.read_text(encoding="utf-8") == drawn
+    place = next(at for at, one in enumerate(rows) if one.peer and one.faster and one.question in plot.DRAWN)
+    other = [*rows[:place], replace(rows[place], ours=rows[place].ours * 3), *rows[place + 1 :]]
+    assert plot.draw(other) != drawn
+    assert report.readme_part(report.document(other, {})) not in text
+
+
+def test_the_recorded_run_has_every_peer():
+    """None is missing from the figures that the README shows."""
+    rows = [one for one in report.recorded_rows(report.recorded()) if one.peer]
+    assert set(peers.HISTORIES) | set(peers.LISTS) | {"rq info", "llm --version"} <= {one.reference for one in rows}
+    absent = {one.reference for one in rows if one.theirs is None and "cannot list" not in one.note}
+    assert absent == set()
