@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from maestro_state import Maestro
@@ -230,8 +230,9 @@ class _Attempt:
         outcome = parser.end(finished.exit_code, finished.stderr)
         if finished.stopped != "limit":
             rest = self._held + (_encoded(outcome.text) if self._parser is not None else b"")
-            # What is left may be a limit or a cancel too late to matter: the tool has ended.
-            self._store(rest)
+            # A cancel is too late to matter, the tool has ended; but what does not fit must not pass for the whole.
+            if self._store(rest) == "limit":
+                finished = replace(finished, stopped="limit")
         if self._lost is not None:
             raise self._lost
         self._outbox.flush()

@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import Queue
 from rq.exceptions import StopRequested
@@ -105,7 +106,6 @@ class RunWorker(SimpleWorker):
             )
         self._workshop = workshop
         self._tended_at = 0.0
-        self._signed_at = 0.0
         self._job: Job | None = None
         self._leaving: str | None = None
         workshop.on_beat = self._beat
@@ -165,19 +165,28 @@ class RunWorker(SimpleWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Carry out a run in this process."""
         self._job = job
-        self._signed_at = time.monotonic()
+        done = threading.Event()
+        threading.Thread(target=self._give_signs, args=(job, done), name="signs", daemon=True).start()
         try:
             super().execute_job(job, queue)
         finally:
+            done.set()
             self._job = None
 
+    def _give_signs(self, job: Job, done: threading.Event) -> None:
+        """Give RQ its signs of life during a run, look after others' runs.
+
+        In a thread of its own: the queue may be on another server, and while that is away the run must go on.
+        """
+        while not done.wait(SIGN_S) and self._leaving is None:
+            try:
+                self.maintain_heartbeats(job)
+                self.tend()
+            except (MaestroError, RedisError) as error:
+                _log.warning("not_tended", reason=str(error))
+
     def _beat(self) -> str | None:
-        """Give RQ its sign of life during a run, look after others' runs; why to stop, if told to."""
-        now = time.monotonic()
-        if self._leaving is None and now >= self._signed_at + SIGN_S and self._job is not None:
-            self._signed_at = now
-            self.maintain_heartbeats(self._job)
-            self.tend()
+        """Return why to stop, if told to."""
         return self._leaving
 
     def subscribe(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import new_command_id
 from maestro_state.contents import Run, Usage
-from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, WorkFailed
+from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state.ops import claims as ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import index as index_ops
@@ -115,6 +116,7 @@ class AsyncClaims:
             await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
         if verdict == "pending":
             fence = await self._server.fetch(ops.read_fence(terms, session_id, run_id))
-            await self._queue.enqueue(session_id, run_id, fence)
+            with suppress(ServerUnavailable):  # the queue's server is away: the next look wakes a worker
+                await self._queue.enqueue(session_id, run_id, fence)
             return "requeued" if summary else "pending"
         return str(verdict)

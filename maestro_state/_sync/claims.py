@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
 from maestro_state.contents import Run, Usage
-from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, WorkFailed
+from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state.ops import claims as ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import index as index_ops
@@ -116,6 +117,7 @@ class Claims:
             self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
         if verdict == "pending":
             fence = self._server.fetch(ops.read_fence(terms, session_id, run_id))
-            self._queue.enqueue(session_id, run_id, fence)
+            with suppress(ServerUnavailable):  # the queue's server is away: the next look wakes a worker
+                self._queue.enqueue(session_id, run_id, fence)
             return "requeued" if summary else "pending"
         return str(verdict)

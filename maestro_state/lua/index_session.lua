@@ -15,13 +15,14 @@ end
 redis.call('HSET', summaries, session_id, summary)
 redis.call('ZADD', recent, last_activity, session_id)
 redis.call('ZADD', deadlines, expires_at, session_id)
--- The index of work sessions has none: they have no runs of their own.
-if running then
+if is_running == '1' then
+  redis.call('ZADD', running, last_activity, session_id)
+else
   redis.call('ZREM', running, session_id)
-  if is_running == '1' then redis.call('ZADD', running, last_activity, session_id) end
 end
+-- Since when it waits for a disk, not when it last changed: else a busy session would never be late.
 if is_dirty == '1' then
-  redis.call('ZADD', dirty, last_activity, session_id)
+  redis.call('ZADD', dirty, 'NX', last_activity, session_id)
 else
   redis.call('ZREM', dirty, session_id)
 end
