@@ -38,6 +38,8 @@ def has_target(row: Row) -> bool:
 def targets(rows: Iterable[Row]) -> list[str]:
     """Return every target with its figure beside it, as lines."""
     wanted = [row for row in rows if has_target(row)]
+    if not wanted:
+        return ["these questions have no targets: their figures only inform"]
     lines = [f"{'what':<40} {'beside':<34} {'target':<16} {'measured':>14}  verdict"]
     lines += [
         f"{row.question:<40} {row.reference:<34} {row.target:<16} {row.figure:>14}  {row.verdict}" for row in wanted

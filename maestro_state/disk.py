@@ -86,7 +86,8 @@ class Folder:
                     if durable:
                         os.fsync(file.fileno())
                 os.rename(aside, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            except OSError:
+            except BaseException:
+                # Also when interrupted: a half-written file must not stay behind under any name.
                 os.unlink(aside, dir_fd=self._fd)
                 raise
             if durable:

@@ -28,12 +28,18 @@ class Key:
 SESSION_KEYS = (
     Key("session", "", "hash", "the record, and the last call of each client", "every session script"),
     Key("events", ":events", "stream", "what happened, one entry each", "every script that changes a state or a list"),
-    Key("messages", ":messages", "stream", "messages, one entry each", "add_message"),
-    Key("items", ":items", "hash", "context items and when they were removed", "add_context, remove_context"),
-    Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run"),
+    Key("messages", ":messages", "stream", "messages, one entry each", "add_message, fill_session"),
+    Key("items", ":items", "hash", "context items and when they were removed", "add_context, fill_session, remove_…"),
+    Key("blobs", ":blobs", "hash", "snapshots and prompts by SHA-256, each once", "put_blobs, start_run, fill_…"),
     Key("runs", ":runs", "hash", "what was sent, who owns it, how it ended", "start_run … finish_run, add_context"),
-    Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output"),
-    Key("attached", ":attached", "zset", "terminals by end of their lease", "attach_terminal, prolong_lease, detach_…"),
+    Key("outputs", ":outputs", "stream", "what runs printed, chunk by chunk", "add_output, recover_run"),
+    Key(
+        "attached",
+        ":attached",
+        "zset",
+        "terminals by when they count as gone",
+        "attach_terminal, keep_terminal, detach_…",
+    ),
 )
 
 #: Keys that span sessions; renewed by every write to the index, to the longest life of any session in it.

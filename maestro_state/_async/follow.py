@@ -78,7 +78,7 @@ class AsyncFollow:
                     session = await self._sessions.read(session.id)
                     if terminal and session.state not in FROZEN:
                         await self._server.run(
-                            terminals.prolong_lease(self._server.terms, session.id, terminal, self._server.now_ms())
+                            terminals.keep_terminal(self._server.terms, session.id, terminal, self._server.now_ms())
                         )
         except SessionNotFound:
             return  # deleted while we looked: there is nothing more to follow

@@ -173,7 +173,7 @@ def _put(path: Path, file: BinaryIO) -> Path:
                     aside.write(piece)
                 aside.close()
                 os.replace(aside.name, path)
-            except OSError:
+            except BaseException:  # also when interrupted
                 os.unlink(aside.name)
                 raise
     except OSError as error:

@@ -79,7 +79,7 @@ class Follow:
                     session = self._sessions.read(session.id)
                     if terminal and session.state not in FROZEN:
                         self._server.run(
-                            terminals.prolong_lease(self._server.terms, session.id, terminal, self._server.now_ms())
+                            terminals.keep_terminal(self._server.terms, session.id, terminal, self._server.now_ms())
                         )
         except SessionNotFound:
             return  # deleted while we looked: there is nothing more to follow

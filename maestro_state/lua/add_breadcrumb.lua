@@ -3,7 +3,7 @@ add_breadcrumb: accept one breadcrumb, once: a breadcrumb id that was accepted b
 KEYS     work: session breadcrumbs ids
 ARGV     command_id now_ms grace_ms user is_late breadcrumb_id source entry...
 RETURNS  OK id summary | DUPLICATE id_and_source | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES work_summary lane repeated admit emit settle
+INCLUDES work_summary lane repeated admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if is_late == '1' and answer and answer[1] == 'EXPIRED' then

@@ -4,7 +4,7 @@ what would leave a gap, as behind a piece that was refused, is not written at al
 KEYS     session: session outputs runs
 ARGV     now_ms grace_ms user run fence lease_ms offset data
 RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | GAP size
-INCLUDES summary hold emit refresh
+INCLUDES summary hold emit renew refresh
 ]]
 local admitted, answer = hold()
 if answer then return answer end

@@ -1,12 +1,12 @@
 --[[
-attach_terminal: put a terminal on the list of those looking, until its lease ends. The first time is activity.
+attach_terminal: put a terminal on the list of those looking, until it says nothing more for a while. The first time is activity.
 KEYS     session: session attached
-ARGV     command_id now_ms grace_ms terminal lease_ms
+ARGV     command_id now_ms grace_ms terminal shown_ms
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit settle
+INCLUDES summary lane repeated admit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end
 redis.call('ZREMRANGEBYSCORE', attached, '-inf', now_ms)
-redis.call('ZADD', attached, tonumber(now_ms) + tonumber(lease_ms), terminal)
+redis.call('ZADD', attached, tonumber(now_ms) + tonumber(shown_ms), terminal)
 return settle(admitted, {'OK', admitted.last_id}, {attached})

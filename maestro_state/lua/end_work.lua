@@ -3,7 +3,7 @@ end_work: end a work session for good, if it has no children but those the calle
 KEYS     work: session log children
 ARGV     command_id now_ms grace_ms user target children_seen
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | MORE_CHILDREN
-INCLUDES work_summary lane repeated admit emit settle
+INCLUDES work_summary lane repeated admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

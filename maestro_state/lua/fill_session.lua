@@ -3,7 +3,7 @@ fill_session: give a new session what it takes over from another one; the last c
 KEYS     session: session events messages items blobs
 ARGV     command_id now_ms grace_ms user life_ms target ctx_seq count parts...
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit emit settle
+INCLUDES summary lane repeated admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

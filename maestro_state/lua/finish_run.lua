@@ -3,7 +3,7 @@ finish_run: end a run by its owner; with the last open one executando -> com_sai
 KEYS     session: session events runs
 ARGV     command_id now_ms grace_ms user with_output with_context started run fence status counter ending last_output tool
 RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
-INCLUDES summary hold emit refresh end_run rest
+INCLUDES summary hold emit renew refresh end_run rest
 ]]
 local found = redis.call('HMGET', runs, run .. ':status', run .. ':fence', run .. ':ended_by')
 if found[3] == command_id then return {'OK', status, summary()} end

@@ -4,7 +4,7 @@ What its tool has consumed so far is kept until the run ends, when it is part of
 KEYS     session: session runs
 ARGV     now_ms grace_ms user run fence lease_ms usage
 RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
-INCLUDES summary hold refresh
+INCLUDES summary hold renew refresh
 ]]
 local admitted, answer = hold()
 if answer then return answer end

@@ -3,7 +3,7 @@ set_tool: choose the tool that runs of this session use.
 KEYS     session: session events
 ARGV     command_id now_ms grace_ms user tool
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit emit settle
+INCLUDES summary lane repeated admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

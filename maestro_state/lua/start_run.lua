@@ -4,7 +4,7 @@ no longer the one the caller saw (every change of it adds a field to items).
 KEYS     session: session events items blobs runs
 ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries
 RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED
-INCLUDES summary lane repeated admit emit settle
+INCLUDES summary lane repeated admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

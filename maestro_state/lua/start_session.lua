@@ -3,16 +3,7 @@ start_session: make a session -> iniciada, unless its id is taken.
 KEYS     session: session
 ARGV     command_id now_ms grace_ms state ttl_ms fields...
 RETURNS  OK last_id summary | EXISTS | LATE
-INCLUDES summary lane repeated
+INCLUDES summary lane repeated begin
 ]]
-local lane_field, number = lane(command_id)
-local answer = repeated(redis.call('HGET', session, lane_field), number)
-if answer then return answer end
-if redis.call('EXISTS', session) == 1 then return {'EXISTS'} end
 -- No event is written: a session that nothing happened to yet is one small hash. Readers make session.started of it.
-local last_id = now_ms .. '-0'
-redis.call('HSET', session, 'state', state, 'last_id', last_id, 'created_at', now_ms, 'last_activity', now_ms,
-           'touched_at', now_ms, 'ttl_ms', ttl_ms, lane_field, number .. ' ' .. now_ms .. ' ' .. last_id,
-           unpack(fields))
-redis.call('PEXPIRE', session, string.format('%.0f', tonumber(ttl_ms) + tonumber(grace_ms)))
-return {'OK', last_id, summary()}
+return begin()

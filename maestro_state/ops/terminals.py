@@ -1,4 +1,4 @@
-"""Calls on presence: which terminals look at a session. A dead one disappears when its lease ends."""
+"""Calls on presence: which terminals look at a session. A dead one disappears after a while."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 
 #: How long a terminal that says nothing more is still shown, in milliseconds.
-LEASE_MS = 15_000
+SHOWN_MS = 15_000
 #: How often a living one says so.
 BEAT_MS = 5_000
 
 
 def attach_terminal(terms: Terms, stamp: Stamp, session_id: str, terminal: Terminal) -> Call:
-    """Show a terminal as attached for one lease."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, msgspec.json.encode(terminal), LEASE_MS)
+    """Show a terminal as attached for a while."""
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, msgspec.json.encode(terminal), SHOWN_MS)
     return Call(load("attach_terminal"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "attaching to it"))  # fmt: skip
 
 
-def prolong_lease(terms: Terms, session_id: str, terminal: Terminal, now_ms: int) -> Call:
-    """Show an attached terminal for one lease more."""
-    args = (now_ms, msgspec.json.encode(terminal), LEASE_MS)
-    return Call(load("prolong_lease"), terms.keys.session(session_id), args,
+def keep_terminal(terms: Terms, session_id: str, terminal: Terminal, now_ms: int) -> Call:
+    """Show an attached terminal for as long again."""
+    args = (now_ms, msgspec.json.encode(terminal), SHOWN_MS)
+    return Call(load("keep_terminal"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "looking at it"))  # fmt: skip
 
 
@@ -36,6 +36,6 @@ def detach_terminal(terms: Terms, session_id: str, terminal: Terminal) -> Call:
 
 
 def attached_terminals(terms: Terms, session_id: str, now_ms: int) -> Query:
-    """Read who is attached, whose lease has not ended."""
+    """Read who is attached, and not gone."""
     command = ("ZRANGEBYSCORE", terms.keys.of_session(session_id, "attached"), now_ms, "+inf")
     return Query(command, lambda reply: [msgspec.json.decode(one, type=Terminal) for one in reply])

@@ -10,7 +10,7 @@ from pathlib import Path
 import redis
 
 from maestro_state.models import Terminal
-from maestro_state.ops.terminals import LEASE_MS, attach_terminal
+from maestro_state.ops.terminals import SHOWN_MS, attach_terminal
 from tests.backends import Backend, Clock
 from tests.work_samples import crumb
 
@@ -102,7 +102,7 @@ def test_terminals_that_died_go_when_the_next_one_comes(real: Backend):
                 attach_terminal(maestro.server.terms, maestro.server.stamp(f"c{number}"), session.id, one)
             )
         assert real.raw.zcard(attached) == 100
-        clock.advance(seconds=LEASE_MS / 1000 + 1)
+        clock.advance(seconds=SHOWN_MS / 1000 + 1)
         alive = Terminal(user="u", host="h", terminal="alive", since="x")
         maestro.server.run(attach_terminal(maestro.server.terms, maestro.server.stamp("alive"), session.id, alive))
         assert real.raw.zcard(attached) == 1

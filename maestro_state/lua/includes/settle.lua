@@ -1,14 +1,9 @@
--- settle: write everything this call changed of the record at once, remember its answer, and give every key of the
--- session its full time again. TTLs are counted in seconds, so that is done once a second, or at once when this call
--- may have made a key (`written`) that has none yet. Answers {'OK', ..., summary}: the summary when it renewed, which is
--- also when the index is due, else false.
+-- settle: write everything this call changed of the record at once, remember its answer, and renew the session when that
+-- is due. Answers {'OK', ..., summary}: the summary when it renewed, else false.
 local LANE_LIFE_MS = 60000
 local function settle(admitted, answer, written, changes)
   local now = string.format('%.0f', admitted.now)
-  local renewing = admitted.now >= admitted.touched_at + 1000
-  for _, key in ipairs(renewing and {} or written) do
-    renewing = renewing or redis.call('PTTL', key) < 0
-  end
+  local renewing = is_renewal_due(admitted, written)
   local kept = #answer == 2 and answer[2] or cjson.encode(answer)
   changes = changes or {}
   redis.call('HSET', session, 'last_id', admitted.last_id, 'last_activity', now,
@@ -22,11 +17,6 @@ local function settle(admitted, answer, written, changes)
       if said_at and tonumber(said_at) < admitted.now - LANE_LIFE_MS then redis.call('HDEL', session, fields[at]) end
     end
   end
-  answer[#answer + 1] = false
-  if renewing then
-    local life = string.format('%.0f', admitted.ttl_ms + tonumber(grace_ms))
-    for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life) end
-    answer[#answer] = summary()
-  end
+  answer[#answer + 1] = renewing and renew(admitted)
   return answer
 end

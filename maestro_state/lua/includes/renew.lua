@@ -1,0 +1,15 @@
+-- renew: give every key of the session its full time again, and answer with the summary: then the index is due. TTLs are
+-- counted in seconds, so that is done once a second, or at once when this call may have made a key (`written`) that has
+-- none yet.
+local function is_renewal_due(admitted, written)
+  if admitted.now >= admitted.touched_at + 1000 then return true end
+  for _, key in ipairs(written) do
+    if redis.call('PTTL', key) < 0 then return true end
+  end
+  return false
+end
+local function renew(admitted)
+  local life = string.format('%.0f', admitted.ttl_ms + tonumber(grace_ms))
+  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life) end
+  return summary()
+end
