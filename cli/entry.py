@@ -2,7 +2,7 @@
 
 Nearly all of such a command is Python importing modules; the resident process has them already (`cli.resident`). It
 gets the words, the environment and the terminal itself, and answers with the exit code. Whenever anything about that
-is not plain, the command runs here instead, which is slower and never different. This module imports next to nothing.
+is not plain, the command runs here instead: slower, with the same answer. This module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def main() -> NoReturn:
     words = sys.argv[1:]
     try:
         code = _hand_over(words) if _is_read(words) else None
-    except KeyboardInterrupt:
-        code = 130
-    if code is None:
-        from cli.main import run
+        if code is None:
+            from cli.main import run
 
-        code = run(words)
+            code = run(words)
+    except KeyboardInterrupt:
+        code = 130  # before there was anything to interrupt: Python was importing
     sys.exit(code)
 
 
@@ -76,6 +76,8 @@ def _hand_over(words: list[str]) -> int | None:
 
     line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
+        if line.fileno() <= 2:
+            return None  # one of the streams is closed, and this took its place
         line.settimeout(_PATIENCE_S)
         line.connect(path)
         # The environment holds secrets: nobody but this user gets it.
@@ -107,11 +109,21 @@ def _await_end(line: socket) -> int:
         try:
             code = line.recv(1)
         except KeyboardInterrupt:
-            line.send(b"!")
+            _pass_on(line)
             continue
         except OSError:
             code = b""
-        return code[0] if code else 1
+        if not code:
+            sys.stderr.write("maestro: the process that ran this ended in the middle of it \u2192 run it again\n")
+            return 1
+        return code[0]
+
+
+def _pass_on(line: socket) -> None:
+    try:
+        line.send(b"!")
+    except OSError:
+        return  # it has just ended: the exit code is on its way
 
 
 def _socket_path() -> str | None:

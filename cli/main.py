@@ -117,6 +117,10 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; return its exit code."""
+    if sys.stderr is None:  # closed by whoever started us
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    if sys.stdout is None:
+        return _fail(arguments, 1, "output_closed", "standard output is closed", "send it to /dev/null instead")
     if _is_debugging():
         return _invoke(arguments)
     try:
@@ -138,7 +142,8 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(arguments, 1, "os_error", f"{error.filename or 'maestro'}: {error.strerror}", None)
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(arguments, 1, "os_error", f"{where}{error.strerror}", None)
     except Exception as error:  # noqa: BLE001 - the one line that keeps a bug from printing a traceback at a user
         message = f"unexpected {type(error).__name__}: {error}"
         return _fail(arguments, 1, "internal", message, "run it again with MAESTRO_DEBUG=1 and report what it prints")

@@ -188,6 +188,38 @@ def _heard_by_another_user(project: Path) -> bytes:
             return heard.read()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_closed_streams_are_the_same(filled, closed):
+    """With a stream closed the command runs here, and says what it would without a resident process."""
+
+    def closing(code):
+        line = ["sh", "-c", f'exec "$0" -P -c "$1" messages --json {closed}', sys.executable, code]
+        done = subprocess.run(line, cwd=filled, capture_output=True, timeout=60)
+        return done.stdout, done.stderr, done.returncode
+
+    with resident(filled):
+        assert closing(EITHER_WAY) == closing(RUN_HERE)
+        assert closing(RUN_HERE)[2] == (1 if closed == ">&-" else 0)
+        assert b"Traceback" not in closing(EITHER_WAY)[1]
+
+
+def test_a_command_that_is_killed_says_so(filled):
+    """When the process that runs it is killed in the middle, the caller says so and leaves with 1."""
+    with Maestro(filled) as maestro:
+        session = maestro.sessions.read(None).id
+        for _ in range(40):
+            maestro.messages.add("user", "x" * 100_000, session)
+    with resident(filled) as process:
+        line = [sys.executable, "-P", "-c", HANDED_OVER, "messages", "--json"]
+        caller = subprocess.Popen(line, cwd=filled, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert caller.stdout.read(1) == b"{"
+        wait_until(lambda: children(process.pid), "nobody runs it")
+        os.kill(int(children(process.pid)[0]), signal.SIGKILL)
+        said = caller.communicate(timeout=30)[1]
+        assert caller.returncode == 1
+        assert b"run it again" in said
+
+
 def test_the_stack_brings_it_along(project):
     """The first command starts the stack, and with it the resident process that later ones are handed to."""
     with Maestro(project) as maestro:
