@@ -38,7 +38,7 @@ def test_a_tree_spread_over_a_cluster(project, tmp_path):
             with redis.Redis(unix_socket_path=node.socket) as raw:
                 check_keys(raw)
                 sizes.append(raw.dbsize())
-        assert all(sizes), "control: the tree really is spread"
+        assert sum(size > 0 for size in sizes) > 1, "control: the tree really is spread"
         keys = maestro.server.terms.keys
         with pytest.raises(ReplyError, match="slots"):
             maestro.server.connection.call(
