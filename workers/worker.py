@@ -169,6 +169,12 @@ class RunWorker(SimpleWorker):
         self._job = job
         try:
             super().execute_job(job, queue)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if self._leaving is None:
+                raise
+            # The run's record is what counts, and it is on the state server.
+            _log.warning("queue_not_told", job=job.id, reason=str(error))
+            raise StopRequested from error
         finally:
             self._job = None
             self._end_signs()
