@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from maestro_state.errors import ArchiveFailed, MaestroError, NotReplicated, SessionNotFound
+from maestro_state.errors import ArchiveFailed, MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
 from maestro_state.logs import bound, get_logger
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ class PutBack:
         return True
 
     def tend(self, maestro: Maestro) -> None:
-        """Put back what is due."""
+        """Put back what is due; while the queue's server is away it stays due, and nobody ends for it."""
         now = time.monotonic()
-        due = [one for one in self._waiting if one[0] <= now]
-        self._waiting = [one for one in self._waiting if one[0] > now]
-        for _, session_id, attempt in due:
-            maestro.queue.enqueue_finalization(session_id, attempt)
+        for one in [one for one in self._waiting if one[0] <= now]:
+            try:
+                maestro.queue.enqueue_finalization(*one[1:])
+            except ServerUnavailable:
+                return
+            self._waiting.remove(one)
 
 
 def finalize(maestro: Maestro, put_back: PutBack, session_id: str, attempt: int) -> None:

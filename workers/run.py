@@ -231,8 +231,8 @@ class _Attempt:
         if finished.stopped != "limit":
             rest = self._held + (_encoded(outcome.text) if self._parser is not None else b"")
             # A cancel is too late to matter, the tool has ended; but what does not fit must not pass for the whole.
-            if self._store(rest) == "limit":
-                finished = replace(finished, stopped="limit")
+            if self._store(rest) == "limit" and finished.stopped is None:
+                finished = replace(finished, stopped="cut")
         if self._lost is not None:
             raise self._lost
         self._outbox.flush()
@@ -257,6 +257,8 @@ class _Attempt:
             case "limit":
                 kept = f"its output reached the limit of {self._limit} bytes and it was ended"
                 return "error", f"{kept}; what was captured is kept"
+            case "cut":  # it had ended by itself, and said the most at the very end
+                return "error", f"its output is above the limit of {self._limit} bytes; what was captured is kept"
             case "stopped":
                 return "error", "its worker was stopped while it ran"
         return outcome.status, outcome.error

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from maestro_state._sync.sweep import Failure
+
 if TYPE_CHECKING:
     from maestro_state import Maestro
     from maestro_state._sync.server import Server
@@ -22,5 +24,8 @@ def sweep(maestro: Maestro) -> SweepReport:
     report = maestro.archive.sweep([recover])
     if report.busy is None:
         report.checkpointed += maestro.work.sweep()
+        fault = maestro.claims.queue_fault
+        if fault is not None:  # the disk does not need a worker; the runs that wait for one do
+            report.errors.append(Failure("queue", f"{fault} ({fault.hint})"))
         maestro.schedule.note_swept()  # whoever did it, doctor and the schedulers know
     return report

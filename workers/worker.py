@@ -13,17 +13,18 @@ import secrets
 import signal
 import socket
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import Queue
 from rq.exceptions import StopRequested
@@ -42,6 +43,7 @@ from workers import jobs
 from workers.guard import Guard
 from workers.run import Workshop
 from workers.safe_job import SafeJob, SafeQueue, is_wrong_type
+from workers.signs import Signs
 from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
 LOOK_S = 1
 #: Seconds after which a worker that says nothing more counts as gone.
 ALIVE_S = 10
-#: Seconds between two signs of life while a run is carried out, and between looks at others' runs.
-SIGN_S = 2.0
 #: Bytes of freed memory that a worker keeps: the pieces of a fast run's output come and go by the megabyte.
 KEPT_BYTES = 32 << 20
 #: Seconds between two rounds of RQ's own upkeep.
@@ -107,6 +107,8 @@ class RunWorker(SimpleWorker):
         self._workshop = workshop
         self._tended_at = 0.0
         self._job: Job | None = None
+        self._impatient = queue_client(address, is_patient=False)
+        self._signs: Signs | None = None
         self._leaving: str | None = None
         workshop.on_beat = self._beat
 
@@ -165,29 +167,45 @@ class RunWorker(SimpleWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Carry out a run in this process."""
         self._job = job
-        done = threading.Event()
-        threading.Thread(target=self._give_signs, args=(job, done), name="signs", daemon=True).start()
         try:
             super().execute_job(job, queue)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if self._leaving is None:
+                raise
+            # The run's record is what counts, and it is on the state server.
+            _log.warning("queue_not_told", job=job.id, reason=str(error))
+            raise StopRequested from error
         finally:
-            done.set()
             self._job = None
+            self._end_signs()
 
-    def _give_signs(self, job: Job, done: threading.Event) -> None:
-        """Give RQ its signs of life during a run, look after others' runs.
-
-        In a thread of its own: the queue may be on another server, and while that is away the run must go on.
-        """
-        while not done.wait(SIGN_S) and self._leaving is None:
-            try:
-                self.maintain_heartbeats(job)
-                self.tend()
-            except (MaestroError, RedisError) as error:
-                _log.warning("not_tended", reason=str(error))
+    def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
+        """End the signs first: one that came after RQ has cleaned up would bring the job's keys back."""
+        self._end_signs()
+        super().handle_execution_ended(job, queue, heartbeat_ttl)
 
     def _beat(self) -> str | None:
-        """Return why to stop, if told to."""
+        """Return why to stop, if told to; the first beat of a run starts its signs."""
+        # Not before: the guard may have to be forked anew until the tool is started, and then there must be no thread.
+        if self._signs is None and self._job is not None:
+            # RQ's own way to give a sign, with a client that fails where RQ's would wait for its server for ever.
+            twin = copy(self)
+            twin.connection = self._impatient
+            self._signs = Signs(partial(self._sign, twin, self._job))
         return self._leaving
+
+    def _sign(self, twin: RunWorker, job: Job) -> None:
+        """Give RQ a sign of life, and look after others' runs whether that works or not."""
+        if self._leaving is None:
+            try:
+                twin.maintain_heartbeats(job)
+            finally:
+                self.tend()
+
+    def _end_signs(self) -> None:
+        if self._signs is not None:
+            self._signs.end()
+            self._signs = None
 
     def subscribe(self) -> None:
         """Take no orders by publish: runs are canceled where they are recorded."""
@@ -202,14 +220,18 @@ class RunWorker(SimpleWorker):
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         """Leave now: the run that is under way ends, and says why."""
         del number, frame
-        self._leaving = "stopped"
-        self._leave()
+        self._leave_now()
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """Leave after the run that is under way; asked again, leave now."""
         del number, frame
         if self._stop_requested:
-            self._leaving = "stopped"
+            self._leave_now()
+        self._leave()
+
+    def _leave_now(self) -> None:
+        self._leaving = "stopped"
+        stop_waiting(self.connection)  # RQ would tell a queue that is away how the job ended, for ever
         self._leave()
 
     @property
@@ -227,6 +249,7 @@ class RunWorker(SimpleWorker):
         stop_waiting(self.connection)
         with suppress(RedisConnectionError, RedisTimeoutError):
             super().teardown()  # type: ignore[no-untyped-call]
+        self._impatient.close()
         self._workshop.close()
 
 

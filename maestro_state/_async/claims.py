@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from maestro_state._async.queue import AsyncQueue
@@ -28,6 +27,8 @@ class AsyncClaims:
         """Take the queue for runs that are to be tried again."""
         self._server = server
         self._queue = queue
+        #: Why no worker could be woken at the last look at open runs; None when none had to be, or all went well.
+        self.queue_fault: ServerUnavailable | None = None
 
     async def claim(self, session_id: str, run_id: str, owner: str) -> Claim:
         """Take a pending run; `owner` is unique to this attempt, which may repeat the call."""
@@ -92,16 +93,17 @@ class AsyncClaims:
         without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
         """
         recovered: Recovered = []
+        self.queue_fault = None
         for session_id in await self._server.fetch(index_ops.running_sessions(self._server.terms)):
-            recovered += await self.recover_session(session_id)
+            recovered += await self._recover_session(session_id)
         return recovered
 
-    async def recover_session(self, session_id: str) -> Recovered:
+    async def _recover_session(self, session_id: str) -> Recovered:
         """Look after the open runs of one session."""
         recovered: Recovered = []
         try:
             for run_id in await self._server.fetch(runs_ops.read_open(self._server.terms, session_id)):
-                if await self.recover_run(session_id, run_id) in ("error", "canceled", "requeued"):
+                if await self._recover_run(session_id, run_id) in ("error", "canceled", "requeued"):
                     recovered.append((session_id, run_id))
         except (NotFound, Refused):
             return recovered  # frozen or gone meanwhile: its runs ended with it
@@ -109,6 +111,10 @@ class AsyncClaims:
 
     async def recover_run(self, session_id: str, run_id: str) -> str:
         """Look after one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
+        self.queue_fault = None
+        return await self._recover_run(session_id, run_id)
+
+    async def _recover_run(self, session_id: str, run_id: str) -> str:
         terms = self._server.terms
         call = ops.recover_run(terms, session_id, run_id, self._server.now_ms())
         verdict, summary = await self._server.run(call)
@@ -116,7 +122,15 @@ class AsyncClaims:
             await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
         if verdict == "pending":
             fence = await self._server.fetch(ops.read_fence(terms, session_id, run_id))
-            with suppress(ServerUnavailable):  # the queue's server is away: the next look wakes a worker
-                await self._queue.enqueue(session_id, run_id, fence)
+            await self._wake(session_id, run_id, fence)
             return "requeued" if summary else "pending"
         return str(verdict)
+
+    async def _wake(self, session_id: str, run_id: str, fence: int) -> None:
+        """Wake a worker for a run; when the queue's server is away, the next look does."""
+        if self.queue_fault is not None:
+            return  # found out in this look: asked for every run again, it would take as long for each
+        try:
+            await self._queue.enqueue(session_id, run_id, fence)
+        except ServerUnavailable as error:
+            self.queue_fault = error

@@ -91,11 +91,12 @@ class AsyncContext:
         return item, await (await self._sessions.source(session_id)).snapshot(item)
 
     async def remove(self, *item_ids: str, ref: str | None = None) -> Items:
-        """Take items out of the active list, all or none of them; they stay in the history."""
-        session_id, wanted = await self._sessions.resolve(ref), [ops.item_id_of(one) for one in item_ids]
-        call = ops.remove_context(self._server.terms, self._server.stamp(), session_id, list(dict.fromkeys(wanted)))
+        """Take items out of the active list, at most 1000 and all or none of them; they stay in the history."""
+        wanted, session_id = ops.check_removable(item_ids), await self._sessions.resolve(ref)
+        call = ops.remove_context(self._server.terms, self._server.stamp(), session_id, wanted)
         await self._server.change(session_id, call)
-        return [item for item in await self._items(session_id) if item.id in wanted]
+        gone = set(wanted)
+        return [item for item in await self._items(session_id) if item.id in gone]
 
     async def clear(self, ref: str | None = None) -> int:
         """Take every item out of the active list; return how many there were."""

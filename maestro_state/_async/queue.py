@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from maestro_state import queueing
 from maestro_state._async.server import AsyncServer
-from maestro_state.connection import connect_async
+from maestro_state.connection import connect_async, parse_url
 from maestro_state.errors import ConfigError
 
 
@@ -14,7 +16,10 @@ class AsyncQueue:
     def __init__(self, server: AsyncServer, queue_url: str | None, *, is_cluster: bool) -> None:
         """Take the state server, which is the queue's too unless another address is set."""
         self._server = server
-        self._own = AsyncServer(connect_async(queue_url), server.terms, server.now_ms) if queue_url else None
+        self._own: AsyncServer | None = None
+        if queue_url:
+            address = replace(parse_url(queue_url), setting="MAESTRO_QUEUE_URL")
+            self._own = AsyncServer(connect_async(address), server.terms, server.now_ms)
         self._is_cluster = is_cluster
 
     async def enqueue(self, session_id: str, run_id: str, fence: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ AsyncRecoverer = Callable[[AsyncServer], Any]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A session that could not be looked after."""
+    """A session, or the queue, that could not be looked after."""
 
     id: str
     reason: str
@@ -102,8 +103,15 @@ class AsyncSweep:
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
-        await self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
+        except BaseException:
+            with suppress(ServerUnavailable):  # what went wrong is said; a lease that was not left runs out
+                await self._leave(lease, cursor)
+            raise
+        await self._leave(lease, cursor)
         return report
+
+    async def _leave(self, lease: leases.Lease, cursor: str) -> None:
+        await self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
 
     def _sweep_leftovers(self, report: SweepReport) -> None:
         home = self._places.own

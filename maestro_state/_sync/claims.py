@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from maestro_state._sync.queue import Queue
@@ -29,6 +28,8 @@ class Claims:
         """Take the queue for runs that are to be tried again."""
         self._server = server
         self._queue = queue
+        #: Why no worker could be woken at the last look at open runs; None when none had to be, or all went well.
+        self.queue_fault: ServerUnavailable | None = None
 
     def claim(self, session_id: str, run_id: str, owner: str) -> Claim:
         """Take a pending run; `owner` is unique to this attempt, which may repeat the call."""
@@ -93,16 +94,17 @@ class Claims:
         without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
         """
         recovered: Recovered = []
+        self.queue_fault = None
         for session_id in self._server.fetch(index_ops.running_sessions(self._server.terms)):
-            recovered += self.recover_session(session_id)
+            recovered += self._recover_session(session_id)
         return recovered
 
-    def recover_session(self, session_id: str) -> Recovered:
+    def _recover_session(self, session_id: str) -> Recovered:
         """Look after the open runs of one session."""
         recovered: Recovered = []
         try:
             for run_id in self._server.fetch(runs_ops.read_open(self._server.terms, session_id)):
-                if self.recover_run(session_id, run_id) in ("error", "canceled", "requeued"):
+                if self._recover_run(session_id, run_id) in ("error", "canceled", "requeued"):
                     recovered.append((session_id, run_id))
         except (NotFound, Refused):
             return recovered  # frozen or gone meanwhile: its runs ended with it
@@ -110,6 +112,10 @@ class Claims:
 
     def recover_run(self, session_id: str, run_id: str) -> str:
         """Look after one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
+        self.queue_fault = None
+        return self._recover_run(session_id, run_id)
+
+    def _recover_run(self, session_id: str, run_id: str) -> str:
         terms = self._server.terms
         call = ops.recover_run(terms, session_id, run_id, self._server.now_ms())
         verdict, summary = self._server.run(call)
@@ -117,7 +123,15 @@ class Claims:
             self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
         if verdict == "pending":
             fence = self._server.fetch(ops.read_fence(terms, session_id, run_id))
-            with suppress(ServerUnavailable):  # the queue's server is away: the next look wakes a worker
-                self._queue.enqueue(session_id, run_id, fence)
+            self._wake(session_id, run_id, fence)
             return "requeued" if summary else "pending"
         return str(verdict)
+
+    def _wake(self, session_id: str, run_id: str, fence: int) -> None:
+        """Wake a worker for a run; when the queue's server is away, the next look does."""
+        if self.queue_fault is not None:
+            return  # found out in this look: asked for every run again, it would take as long for each
+        try:
+            self._queue.enqueue(session_id, run_id, fence)
+        except ServerUnavailable as error:
+            self.queue_fault = error

@@ -92,11 +92,12 @@ class Context:
         return item, (self._sessions.source(session_id)).snapshot(item)
 
     def remove(self, *item_ids: str, ref: str | None = None) -> Items:
-        """Take items out of the active list, all or none of them; they stay in the history."""
-        session_id, wanted = self._sessions.resolve(ref), [ops.item_id_of(one) for one in item_ids]
-        call = ops.remove_context(self._server.terms, self._server.stamp(), session_id, list(dict.fromkeys(wanted)))
+        """Take items out of the active list, at most 1000 and all or none of them; they stay in the history."""
+        wanted, session_id = ops.check_removable(item_ids), self._sessions.resolve(ref)
+        call = ops.remove_context(self._server.terms, self._server.stamp(), session_id, wanted)
         self._server.change(session_id, call)
-        return [item for item in self._items(session_id) if item.id in wanted]
+        gone = set(wanted)
+        return [item for item in self._items(session_id) if item.id in gone]
 
     def clear(self, ref: str | None = None) -> int:
         """Take every item out of the active list; return how many there were."""

@@ -26,7 +26,7 @@ from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, Sessio
 from maestro_state.models import id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.archiving import Moment
-from maestro_state.ops.index import entry_of, index_session
+from maestro_state.ops.index import entry_of, index_session, read_summary
 from maestro_state.states import FROZEN
 
 #: How often a session's lock is tried, and the pause between: a minute in all.
@@ -99,6 +99,11 @@ class Flush:
         marked = self._server.run(archiving.mark_archived(terms, session_id, last_id, server_ms))
         if marked.summary:
             self._server.run(index_session(terms, entry_of(session_id, marked.summary)))
+        elif marked.word == "MOVED":
+            # It changed while it was written. Said once: a session that always does is not late for ever.
+            newest = self._server.fetch(read_summary(terms, session_id))
+            if newest:
+                self._server.run(index_session(terms, entry_of(session_id, newest), is_on_disk=True))
         return bool(marked.word == "OK")
 
     def _write(self, live: Live, home: Home, *, fresh: bool) -> tuple[Moment, bool]:

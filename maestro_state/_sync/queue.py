@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from maestro_state import queueing
 from maestro_state._sync.server import Server
-from maestro_state.connection import connect
+from maestro_state.connection import connect, parse_url
 from maestro_state.errors import ConfigError
 
 
@@ -15,7 +17,10 @@ class Queue:
     def __init__(self, server: Server, queue_url: str | None, *, is_cluster: bool) -> None:
         """Take the state server, which is the queue's too unless another address is set."""
         self._server = server
-        self._own = Server(connect(queue_url), server.terms, server.now_ms) if queue_url else None
+        self._own: Server | None = None
+        if queue_url:
+            address = replace(parse_url(queue_url), setting="MAESTRO_QUEUE_URL")
+            self._own = Server(connect(address), server.terms, server.now_ms)
         self._is_cluster = is_cluster
 
     def enqueue(self, session_id: str, run_id: str, fence: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -35,7 +36,7 @@ Recoverer = Callable[[Server], Any]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A session that could not be looked after."""
+    """A session, or the queue, that could not be looked after."""
 
     id: str
     reason: str
@@ -103,8 +104,15 @@ class Sweep:
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
-        self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
+        except BaseException:
+            with suppress(ServerUnavailable):  # what went wrong is said; a lease that was not left runs out
+                self._leave(lease, cursor)
+            raise
+        self._leave(lease, cursor)
         return report
+
+    def _leave(self, lease: leases.Lease, cursor: str) -> None:
+        self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
 
     def _sweep_leftovers(self, report: SweepReport) -> None:
         home = self._places.own

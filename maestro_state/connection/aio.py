@@ -19,6 +19,7 @@ from maestro_state.connection.faults import (
     Fault,
     Patience,
     ReplyError,
+    Where,
     is_passing,
     refusal,
 )
@@ -50,7 +51,7 @@ class AsyncConnection:
         self.retry_s = RETRY_S
         self.timeout_s = address.timeout_s or timeout_s
         self._revive = revive
-        self._where = masked(address)
+        self._where = Where(masked(address), address.setting)
         self._known = False
         self._context: ssl.SSLContext | None = None
         self._pipe: Pipe | None = None

@@ -18,6 +18,7 @@ from maestro_state.connection.faults import (
     Fault,
     Patience,
     ReplyError,
+    Where,
     is_passing,
     refusal,
 )
@@ -53,7 +54,7 @@ class Connection:
         self.retry_s = RETRY_S
         self.timeout_s = address.timeout_s or timeout_s
         self._revive = revive
-        self._where = masked(address)
+        self._where = Where(masked(address), address.setting)
         self._known = False
         self._context: ssl.SSLContext | None = None
         # list.append and list.pop are atomic: no lock, nothing that a fork could leave locked.

@@ -16,6 +16,7 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from maestro_state.connection.faults import Where
 from maestro_state.connection.library import AsyncLibraryConnection, LibraryConnection
 from maestro_state.connection.translation import keep_raw
 from maestro_state.connection.url import masked
@@ -55,7 +56,7 @@ def library_connection(address: Address, timeout_s: float) -> LibraryConnection:
         )
 
     timeout_s = address.timeout_s or timeout_s
-    return LibraryConnection(make=make, where=masked(address), timeout_s=timeout_s)
+    return LibraryConnection(make=make, where=Where(masked(address), address.setting), timeout_s=timeout_s)
 
 
 def async_library_connection(address: Address, timeout_s: float) -> AsyncLibraryConnection:
@@ -73,7 +74,7 @@ def async_library_connection(address: Address, timeout_s: float) -> AsyncLibrary
         return sentinel.master_for(address.service or "", db=address.db, retry=retry, **options)
 
     timeout_s = address.timeout_s or timeout_s
-    return AsyncLibraryConnection(make=make, where=masked(address), timeout_s=timeout_s)
+    return AsyncLibraryConnection(make=make, where=Where(masked(address), address.setting), timeout_s=timeout_s)
 
 
 def client_options(address: Address, read_s: float, connect_s: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ safe to repeat (a change carries a command id), so repeating is the answer to al
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from maestro_state.errors import MaestroError, ServerStorageError, ServerUnavailable
@@ -34,6 +35,18 @@ _STORAGE = frozenset({"OOM", "MISCONF", "NOREPLICAS"})
 _CLOSED = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 #: The answer of a server that has no room for one more client, just before it hangs up.
 _CROWDED = "ERR max number of clients reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A server as errors name it, and the setting that its address comes from."""
+
+    text: str
+    setting: str = "MAESTRO_REDIS_URL"
+
+    def __str__(self) -> str:
+        """Return its name alone."""
+        return self.text
 
 
 class ReplyError(MaestroError):
@@ -64,7 +77,7 @@ def is_passing(error: ReplyError) -> bool:
     return error.kind in _PASSING or str(error).startswith(_CROWDED)
 
 
-def refusal(error: ReplyError, where: str) -> MaestroError:
+def refusal(error: ReplyError, where: Where) -> MaestroError:
     """Return what to raise for an error that repeating will not change."""
     kind = error.kind
     raised: MaestroError
@@ -75,7 +88,7 @@ def refusal(error: ReplyError, where: str) -> MaestroError:
     elif kind in _CLOSED:
         raised = ServerUnavailable(
             f"{where} does not let Maestro in: {error}",
-            hint="check user name, password and permissions in MAESTRO_REDIS_URL",
+            hint=f"check user name, password and permissions in {where.setting}",
         )
     else:
         return error
@@ -88,14 +101,14 @@ def is_forbidden(error: MaestroError) -> bool:
     return isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM"
 
 
-def unreachable(where: str, fault: Fault) -> ServerUnavailable:
+def unreachable(where: Where, fault: Fault) -> ServerUnavailable:
     """Return the error that ends all trying, with the last fault as its cause."""
     if isinstance(fault, ReplyError):
         raised = ServerUnavailable(f"{where} is not ready: {fault}", hint="try again, or run maestro doctor")
     else:
         reason = fault.strerror or str(fault) or (type(fault).__doc__ or "").strip().rstrip(".")
         raised = ServerUnavailable(
-            f"cannot reach {where}: {reason}", hint="start the server, or correct MAESTRO_REDIS_URL"
+            f"cannot reach {where}: {reason}", hint=f"start the server, or correct {where.setting}"
         )
     raised.__cause__ = fault
     return raised
@@ -111,7 +124,9 @@ class Patience:
 
     __slots__ = ("_clock", "_ends_at", "_pause_s", "_revived", "_tries", "_where", "known", "retry_s")
 
-    def __init__(self, where: str, *, known: bool, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, where: Where, *, known: bool, retry_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Start with the first fault of a call; `known` says that this client had been connected before."""
         self._where = where
         self.known = known

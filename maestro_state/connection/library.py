@@ -16,6 +16,7 @@ from maestro_state.connection.faults import (
     Fault,
     Patience,
     ReplyError,
+    Where,
     is_passing,
     refusal,
 )
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from maestro_state.connection.shape import Script
 
 
+#: A server that nobody named.
+_SOMEWHERE = Where("the server")
 #: Answers of a node that does not have the slot, or not any more.
 _ELSEWHERE = ("MOVED", "ASK")
 
@@ -39,7 +42,7 @@ class _Clients:
         client: Any = None,
         *,
         make: Callable[[float], Any] | None = None,
-        where: str = "the server",
+        where: Where = _SOMEWHERE,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Use `client` for everything, or clients that `make(timeout_s)` returns, blocking reads apart."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import ProtocolError, Reader
 
-from maestro_state.connection.faults import AnswerLateError, ConnectionLostError, ReplyError
+from maestro_state.connection.faults import AnswerLateError, ConnectionLostError, ReplyError, Where
 from maestro_state.connection.opening import check_greeting, greeting
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Link:
         self._socket.close()
 
 
-def open_link(address: Address, timeout_s: float, where: str, context: ssl.SSLContext | None) -> Link:
+def open_link(address: Address, timeout_s: float, where: Where, context: ssl.SSLContext | None) -> Link:
     """Connect, secure and greet; raise OSError or ReplyError for what may pass, else MaestroError."""
     connected = _connect(address, timeout_s, context)
     greeted = False

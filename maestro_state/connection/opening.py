@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
-from maestro_state.connection.faults import ReplyError, is_passing, refusal
+from maestro_state.connection.faults import ReplyError, Where, is_passing, refusal
 from maestro_state.connection.url import CLIENT_NAME
 from maestro_state.errors import ConfigError
 
@@ -33,7 +33,7 @@ def greeting(address: Address) -> tuple[bytes, int]:
     return b"".join(pack_command(command) for command in commands), len(commands)
 
 
-def check_greeting(address: Address, replies: list[Any], where: str) -> None:
+def check_greeting(address: Address, replies: list[Any], where: Where) -> None:
     """Raise what the server had against the greeting; an answer that passes is raised as ReplyError."""
     for reply in replies:
         if not isinstance(reply, ReplyError):

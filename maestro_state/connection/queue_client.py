@@ -6,8 +6,10 @@ repeated, for as long as it takes, by the client itself.
 
 from __future__ import annotations
 
+from typing import Any
+
 from redis import Redis
-from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -17,18 +19,33 @@ from maestro_state.errors import ConfigError
 
 #: Seconds one answer may take; above the longest wait of RQ's blocking reads.
 _ANSWER_S = 30.0
+#: Seconds one answer may take for a client that does not wait.
+_IMPATIENT_S = 2.0
 #: First and longest pause between two tries, in seconds.
 _PAUSE_S, _PAUSE_MAX_S = 0.01, 0.5
 
 
-def queue_client(address: Address) -> Redis:
-    """Return RQ's client for a plain, TLS, unix or Sentinel address; connects when first used."""
+class _Patience(Retry):
+    """One for all connections of a client, so that it can run out in the middle of a command."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Patience:
+        """Stay the same one: redis-py gives each connection a copy, which nobody could reach any more."""
+        del memo
+        return self
+
+
+def queue_client(address: Address, *, is_patient: bool = True) -> Redis:
+    """Return RQ's client for a plain, TLS, unix or Sentinel address; connects when first used.
+
+    One that is not patient lets a command fail at once, or when the answer does not come soon.
+    """
     if address.scheme == "redis+cluster":
         raise ConfigError(
             "RQ does not work on Redis Cluster", hint="set MAESTRO_QUEUE_URL to a plain or Sentinel server"
         )
-    options = client_options(address, _ANSWER_S, min(_ANSWER_S, 5.0)) | {"client_name": address.client_name}
-    retry = Retry(ExponentialBackoff(cap=_PAUSE_MAX_S, base=_PAUSE_S), -1)
+    answer_s = _ANSWER_S if is_patient else _IMPATIENT_S
+    options = client_options(address, answer_s, min(answer_s, 5.0)) | {"client_name": address.client_name}
+    retry = _Patience(ExponentialBackoff(cap=_PAUSE_MAX_S, base=_PAUSE_S), -1 if is_patient else 0)
     if address.scheme == "redis+sentinel":
         watchers = watcher_options(address, 5.0)
         sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
@@ -44,5 +61,10 @@ def queue_client(address: Address) -> Redis:
 
 
 def stop_waiting(client: Redis) -> None:
-    """From now on let a command fail at once: for whoever is leaving and would only say goodbye."""
-    client.connection_pool.set_retry(Retry(NoBackoff(), 0))
+    """Let commands fail at once, also one that waits already: for whoever is leaving and would only say goodbye.
+
+    Takes no lock: it may be called by a signal that came in the middle of a command.
+    """
+    retry = client.get_retry()
+    if retry is not None:
+        retry.update_retries(0)

@@ -53,6 +53,8 @@ class Address:
     sentinel_password: str | None = field(default=None, repr=False)
     #: What connections are called in CLIENT LIST.
     client_name: str = CLIENT_NAME
+    #: What to correct when nobody is there.
+    setting: str = "MAESTRO_REDIS_URL"
 
 
 def parse_url(text: str) -> Address:

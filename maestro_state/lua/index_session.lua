@@ -21,10 +21,12 @@ else
   redis.call('ZREM', running, session_id)
 end
 -- Since when it waits for a disk, not when it last changed: else a busy session would never be late.
-if is_dirty == '1' then
-  redis.call('ZADD', dirty, 'NX', last_activity, session_id)
-else
+if is_dirty == '0' then
   redis.call('ZREM', dirty, session_id)
+elseif is_dirty == 'anew' then
+  redis.call('ZADD', dirty, last_activity, session_id)
+else
+  redis.call('ZADD', dirty, 'NX', last_activity, session_id)
 end
 -- The index lives as long as the longest session in it: never shorten.
 for _, key in ipairs(KEYS) do

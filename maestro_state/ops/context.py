@@ -22,6 +22,9 @@ from maestro_state.states import SessionState
 BATCH_ITEMS = 200
 BATCH_BYTES = 512 * 1024
 
+#: How many items may be taken out in one call, which is one script: Lua takes no more than a few thousand names.
+REMOVE_MAX = 1000
+
 #: From this many items on, the next batch is read while the one before is stored.
 AHEAD_ITEMS = 32
 
@@ -230,6 +233,17 @@ def item_id_of(text: str) -> str:
     if found is None:
         raise InvalidValue(f"'{text[:40]}' is not the id of a context item", hint="such as ctx-0001")
     return f"ctx-{int(found[1]):04d}"
+
+
+def check_removable(item_ids: Iterable[str]) -> list[str]:
+    """Return the ids of items to take out, each once; refuse more than can go all or none."""
+    unique = list(dict.fromkeys(item_id_of(one) for one in item_ids))
+    if len(unique) > REMOVE_MAX:
+        raise InvalidValue(
+            f"{len(unique)} items are named; at most {REMOVE_MAX} can be taken out at once",
+            hint="name fewer, or take all of them out with maestro context clear",
+        )
+    return unique
 
 
 def pick_run(session_id: str, runs: Sequence[Run], ref: str) -> Run:

@@ -51,15 +51,19 @@ def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
     )
 
 
-def index_session(terms: Terms, entry: IndexEntry) -> Call:
-    """Write a summary; an older one than the index has is dropped by the script."""
+def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) -> Call:
+    """Write a summary; an older one than the index has is dropped by the script.
+
+    `is_on_disk` says that all but the newest changes were just written: those wait since now.
+    """
+    is_dirty = entry.last_id != entry.archived_id
     args = (
         entry.id,
         entry.last_id,
         _encode(entry),
         entry.last_activity,
         entry.last_activity + entry.ttl_ms,
-        int(entry.last_id != entry.archived_id),
+        "anew" if is_dirty and is_on_disk else int(is_dirty),
         entry.ttl_ms + terms.grace_ms,
         int(entry.state == SessionState.RUNNING),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maestro_state.errors import LostClaim, OutputLost, RunNotFound
+from maestro_state.errors import LostClaim, OutputLost, RunNotFound, ServerUnavailable
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Ended
 from maestro_state.queueing import TAKEN_MS
 from tests.backends import Backend, Clock
@@ -252,3 +252,36 @@ async def test_rq_reads_the_job_as_its_own(backend: Backend):
         assert (job.timeout, job.result_ttl, job.get_status()) == (-1, 0, "queued")
         assert b"secret" not in b"".join(backend.raw.hvals(f"rq:job:{job_id}"))
         assert job.description is None
+
+
+async def test_a_queue_that_is_away_is_asked_once_in_a_look(backend: Backend, monkeypatch: pytest.MonkeyPatch):
+    """Runs that wait for a worker stay as they are, and why is known; other runs are looked after all the same."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        for _ in range(4):
+            await maestro.runs.start("p")
+        await maestro.claims.claim(session.id, "0004", "lost")
+        asked, enqueue = [], maestro.queue.enqueue
+
+        async def is_away(*names):
+            asked.append(names)
+            raise ServerUnavailable("away")
+
+        monkeypatch.setattr(maestro.queue, "enqueue", is_away)
+        clock.advance(seconds=LEASE_MS / 1000 + 1)
+        assert await maestro.claims.recover() == []
+        clock.advance(seconds=PATIENCE_MS / 1000 + 1)
+        assert await maestro.claims.recover() == [(session.id, "0004")]
+        assert len(asked) == 2
+        assert str(maestro.claims.queue_fault) == "away"
+        assert [run.status for run in await maestro.runs.list()] == ["pending"] * 3 + ["error"]
+
+        monkeypatch.setattr(maestro.queue, "enqueue", enqueue)
+        backend.raw.delete("rq:queue:maestro")
+        clock.advance(seconds=1)
+        for _ in range(2):
+            await maestro.claims.recover()
+            clock.advance(seconds=TAKEN_MS / 1000 + 1)
+        assert maestro.claims.queue_fault is None
+        assert backend.raw.llen("rq:queue:maestro") == 3

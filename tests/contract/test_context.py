@@ -16,10 +16,12 @@ from maestro_state.errors import (
     InvalidTransition,
     InvalidValue,
     ItemNotFound,
+    MaestroError,
     PathNotFound,
     Refused,
     SessionNotFound,
 )
+from maestro_state.ops.context import remove_context
 from tests.backends import Backend, Clock
 
 
@@ -80,6 +82,26 @@ async def test_first_and_last_item_move_the_state(backend: Backend):
         assert await maestro.context.clear() == 0
         assert (await maestro.sessions.read()).state == "iniciada"
         assert [row.state for row in await maestro.sessions.list()] == ["iniciada"]
+
+
+async def test_as_many_items_as_one_call_takes_are_removed_all_or_none(backend: Backend):
+    """A thousand items go at once; one more is refused before anything is changed, and how to clear all is said."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("many")
+        await maestro.context.add(*(f"text {number}" for number in range(1001)), kind="text")
+        ids = [str(number + 1) for number in range(1001)]
+        with pytest.raises(InvalidValue, match="1001 items are named; at most 1000") as refused:
+            await maestro.context.remove(*ids)
+        assert "maestro context clear" in refused.value.hint
+        assert len(await maestro.context.list()) == 1001
+
+        assert len(await maestro.context.remove(*ids[:1000], *ids[:5])) == 1000
+        assert [item.id for item in await maestro.context.list()] == ["ctx-1001"]
+        if backend.name == "real":  # control: Lua itself would have failed, with words for nobody
+            many = [f"ctx-{number:04d}" for number in range(1, 9001)]
+            call = remove_context(maestro.server.terms, maestro.server.stamp(), session.id, many)
+            with pytest.raises(MaestroError, match="too many results to unpack"):
+                await maestro.server.run(call)
 
 
 async def test_removed_items_stay_in_the_history(backend: Backend):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from maestro_state._async.sweep import AsyncSweep
 from maestro_state.archive.places import Places
 from maestro_state.ops import archiving, leases
@@ -176,3 +178,73 @@ async def test_the_cost_follows_what_is_due(backend: Backend):
             assert report.finalized == [due.id]
             counts.append(len(counted))
         assert counts[2] - counts[1] < 40
+
+
+async def test_a_session_waits_for_a_disk_since_its_first_change(backend: Backend):
+    """A session that goes on changing is overdue by its oldest change, and after a checkpoint by the next one."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        dirty, recent = (maestro.server.terms.keys.of_index(name) for name in ("dirty", "recent"))
+        begun = clock.now_ms
+        session = await maestro.sessions.start("busy")
+        for _ in range(3):
+            clock.advance(seconds=10)
+            await maestro.messages.add("user", "more")
+        assert backend.raw.zscore(recent, session.id) == begun + 30_000  # control: the index heard of all of them
+        assert backend.raw.zscore(dirty, session.id) == begun
+
+        await maestro.archive.sync(session.id)
+        assert backend.raw.zscore(dirty, session.id) is None
+        for _ in range(2):
+            clock.advance(seconds=10)
+            await maestro.messages.add("user", "and more")
+        assert backend.raw.zscore(dirty, session.id) == begun + 40_000
+
+
+async def test_a_session_that_changes_while_it_is_written_is_not_late_for_ever(backend: Backend):
+    """What was written does not wait any more, even if something newer does."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro, backend.open_async(now_ms=clock) as other:
+        dirty = maestro.server.terms.keys.of_index("dirty")
+        session = await maestro.sessions.start("busy")
+        clock.advance(seconds=10)
+        original = maestro.server.fetch
+
+        async def fetch(query):
+            if query.command == archiving.read_time().command:  # all is read and written, and is about to be marked
+                await other.messages.add("user", "meanwhile", session.id)
+            return await original(query)
+
+        maestro.server.fetch = fetch
+        flushed = await maestro.archive.sync(session.id)
+        assert (flushed.written, flushed.current) == (True, False)
+        assert backend.raw.zscore(dirty, session.id) == clock.now_ms
+
+
+async def test_a_sweep_that_fails_leaves_its_lease(backend: Backend):
+    """Whatever goes wrong in a pass, the next one need not wait until the lease runs out."""
+    async with backend.open_async() as maestro, backend.open_async() as other:
+        session = await maestro.sessions.start("x")
+
+        async def fails(_):
+            assert (await other.archive.sweep()).busy  # control: the lease was taken
+            raise RuntimeError("out of luck")
+
+        with pytest.raises(RuntimeError, match="out of luck"):
+            await maestro.archive.sweep([fails])
+        assert (await other.archive.sweep()).checkpointed == [session.id]
+
+
+async def test_a_sweep_that_lost_its_lease_leaves_that_of_its_successor(backend: Backend):
+    """Who was silent for too long and fails afterwards does not let a third one in."""
+    async with backend.open_async() as maestro, backend.open_async() as other:
+        terms, server = other.server.terms, other.server
+
+        async def fails(_):
+            later = await server.fetch(archiving.read_time()) + leases.LEASE_MS[leases.SWEEP] + 1
+            assert (await server.run(leases.take_lease(terms, leases.SWEEP, "successor", later))).fence
+            raise RuntimeError("out of luck")
+
+        with pytest.raises(RuntimeError, match="out of luck"):
+            await maestro.archive.sweep([fails])
+        assert (await other.archive.sweep()).busy == "successor"

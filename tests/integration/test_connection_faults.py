@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from maestro_state.connection import connect, connect_async
-from maestro_state.connection.faults import ConnectionLostError, Patience, ReplyError
+from maestro_state.connection.faults import ConnectionLostError, Patience, ReplyError, Where
 from maestro_state.errors import ServerUnavailable
 from tests.servers import free_port, lossy_proxy, raw_call, raw_socket, valkey
 from tests.waiting import wait_until
@@ -289,7 +289,7 @@ def test_not_a_redis_server_is_reported():
 def test_patience_pauses_longer_and_ends():
     """Pauses start at none, grow, stay bounded, and end when the time is over."""
     now = [0.0]
-    patience = Patience("redis://h", known=True, retry_s=5.0, clock=lambda: now[0])
+    patience = Patience(Where("redis://h"), known=True, retry_s=5.0, clock=lambda: now[0])
     pauses = []
 
     def go_on():
@@ -307,10 +307,10 @@ def test_patience_pauses_longer_and_ends():
 
 def test_patience_with_a_stranger():
     """A server never reached gets one more try, one that answers LOADING gets the whole time."""
-    patience = Patience("redis://h", known=False, retry_s=5.0, clock=lambda: 0.0)
+    patience = Patience(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
     patience.pause_after(ConnectionRefusedError(111, "Connection refused"))
     with pytest.raises(ServerUnavailable, match="cannot reach redis://h: Connection refused"):
         patience.pause_after(ConnectionRefusedError(111, "Connection refused"))
-    patience = Patience("redis://h", known=False, retry_s=5.0, clock=lambda: 0.0)
+    patience = Patience(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
     for _ in range(10):
         patience.pause_after(ReplyError("LOADING the dataset"))

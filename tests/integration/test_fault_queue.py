@@ -58,21 +58,6 @@ worker.work(burst=True)
 """
 
 
-@pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
-
-
-@pytest.fixture
-def raw(shop: Workshop):
-    """Return a client that looks at the queue."""
-    client = redis.Redis(unix_socket_path=str(socket_path(shop.project)))
-    yield client
-    client.close()
-
-
 def _plain(shop: Workshop, names: str, serializer: str, *, kind: str = "simple", dies: bool = False) -> int:
     words = [str(socket_path(shop.project)), names, serializer, kind, "dies" if dies else "lives"]
     done = subprocess.run([sys.executable, "-c", PLAIN, *words], cwd=shop.project, capture_output=True, check=False)

@@ -59,7 +59,9 @@ def test_plain_appends_through_the_same_proxy_are_doubled(tmp_path):
 
 async def test_callers_that_share_a_connection_are_told_apart(project, tmp_path):
     """Many tasks on one asyncio connection lose replies together, and still nothing is doubled or missing."""
-    with valkey(tmp_path) as server, lossy_proxy(server, losing(seeded())) as proxy:
+    # By count, not by chance: on a busy machine the replies of all tasks come in few pieces. There are at least 50, as
+    # each task waits for one reply before its next call.
+    with valkey(tmp_path) as server, lossy_proxy(server, lambda number: number % 10 == 0) as proxy:
         async with AsyncMaestro(project, redis_url=server.url) as direct:
             session = await direct.sessions.start("shared")
             async with AsyncMaestro(project, redis_url=proxy.url) as maestro:
@@ -72,7 +74,7 @@ async def test_callers_that_share_a_connection_are_told_apart(project, tmp_path)
                 await asyncio.gather(*(talk(name) for name in range(10)))
             found = contents(await direct.messages.since(None, session.id))
         assert sorted(found) == sorted(f"{name}:{number}" for name in range(10) for number in range(50))
-        assert proxy.lost > 0
+        assert proxy.lost >= 5
 
 
 def test_a_reply_lost_amid_a_busy_session_is_still_known(project, tmp_path):

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import redis
@@ -43,13 +42,6 @@ from rq import Queue, SimpleWorker
 raw = redis.Redis(unix_socket_path=sys.argv[1])
 SimpleWorker([Queue("plain", connection=raw)], connection=raw).work(burst=True)
 """
-
-
-@pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
 
 
 def _enqueue_plain(shop: Workshop, tool: str) -> str:

@@ -19,13 +19,6 @@ from tests.workshop import Workshop
 
 
 @pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
-
-
-@pytest.fixture
 def elsewhere(project: Path, tmp_path_factory):
     """Return another checkout that shares the project's server."""
     folder = tmp_path_factory.mktemp("elsewhere")

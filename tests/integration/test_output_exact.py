@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from tests.embedded_project import servers
 from tests.waiting import wait_until
 from tests.workshop import Workshop
@@ -51,13 +49,6 @@ while not os.path.exists("go"):
     time.sleep(0.02)
 os._exit(0)
 """
-
-
-@pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
 
 
 def _kib(pid: int, name: str) -> int:

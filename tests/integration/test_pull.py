@@ -26,13 +26,6 @@ from tests.workshop import Workshop
 
 
 @pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
-
-
-@pytest.fixture
 def laptop(tmp_path_factory):
     """Return another checkout, on another machine as far as its disk goes."""
     folder = tmp_path_factory.mktemp("laptop")

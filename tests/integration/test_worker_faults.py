@@ -15,13 +15,6 @@ from tests.waiting import wait_until
 from tests.workshop import NUMBERS, Workshop, wait_dead
 
 
-@pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
-
-
 def _numbers(output: bytes) -> list[int]:
     return [int(line) for line in output.decode().splitlines(keepends=True) if line.endswith("\n")]
 

@@ -19,21 +19,6 @@ from tests.workshop import Workshop
 MARK = "executed"
 
 
-@pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
-
-
-@pytest.fixture
-def raw(shop: Workshop):
-    """Return a client that may write anything."""
-    client = redis.Redis(unix_socket_path=str(socket_path(shop.project)))
-    yield client
-    client.close()
-
-
 def _push(raw: redis.Redis, job_id: str, data: bytes, **fields: object) -> None:
     """Write a job as RQ keeps them."""
     values = {"data": data, "created_at": "2026-01-01T00:00:00.000000Z", "origin": "maestro", "status": "queued"}

@@ -5,19 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from pathlib import Path
+import sys
 
 import pytest
 
 from tests.waiting import wait_until
 from tests.workshop import Workshop
-
-
-@pytest.fixture
-def shop(project: Path):
-    """Return a project with a server, and no worker yet."""
-    with Workshop(project) as shop:
-        yield shop
 
 
 def test_twenty_runs_at_once_on_four_workers(shop: Workshop):
@@ -51,6 +44,39 @@ def test_output_above_the_limit_ends_the_run_with_what_was_captured(shop: Worksh
     assert ended.output_ref.size == 100_000
     assert maestro.runs.output(ended.id) == b"y\n" * 50_000
     assert maestro.sessions.read().state == "com_saida"
+
+
+#: A stand-in for a JSON tool that says everything in its last line, which has no end.
+ONE_LINE = """#!{python}
+import json, sys
+size = int(sys.stdin.read())
+said = {{"type": "result", "subtype": "success", "is_error": False, "result": "x" * size}}
+sys.stdout.write(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("size", [1023, 1024, 5000])
+def test_an_answer_cut_at_the_very_end_is_no_success(shop: Workshop, size: int):
+    """A JSON tool whose last line, without a newline, brings more than the limit: an error that says so; else success.
+
+    The smallest one is the control: with the end of its line it just fits.
+    """
+    programs = shop.project / "programs"
+    programs.mkdir()
+    (programs / "claude").write_text(ONE_LINE.format(python=sys.executable))
+    (programs / "claude").chmod(0o755)
+    shop.start_worker(MAESTRO_MAX_OUTPUT_BYTES="1024", PATH=f"{programs}:{os.environ['PATH']}")
+    maestro = shop.open()
+    maestro.sessions.start("cut", tool="claude")
+    ended = maestro.runs.wait(maestro.runs.start(str(size)))
+
+    assert maestro.runs.output(ended.id) == (b"x" * size + b"\n")[:1024]
+    assert ended.output_ref.size == 1024
+    if size == 1023:
+        assert (ended.status, ended.error) == ("success", None)
+    else:
+        assert ended.status == "error"
+        assert "above the limit of 1024 bytes" in ended.error
 
 
 def test_a_tool_sees_the_allow_list_and_what_was_passed_on_purpose(shop: Workshop):
