@@ -101,6 +101,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _record = msgspec.json.Decoder(Record).decode
 
 
+def folders_of(files: Collection[str]) -> set[str]:
+    """Return the folders an archive with these files has, the top one by an empty name."""
+    return {path.rpartition("/")[0] for path in files} | {"", *FOLDERS}
+
+
 def _check(form: re.Pattern[str], name: str) -> None:
     """Refuse an id that is none before it becomes a path."""
     if not form.fullmatch(name):

@@ -48,6 +48,7 @@ class Generation:
         self._is_built_on_spare = False
         self._linked: list[str] = []
         self._stamps: Stamps | None = None
+        self._has_strange_folders = False
 
     @property
     def _tree(self) -> Tree:
@@ -176,8 +177,10 @@ class Generation:
         if self._base is None or self._is_built_on_spare:
             return  # the spare has it already
         ours = self.old.files if self.old else {}
+        known = layout.folders_of(self._files)
         for path in self._base.walk():
             if path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST:
+                self._has_strange_folders |= path.rpartition("/")[0] not in known
                 self._tree.link(path, self._base, path)
 
     def commit(self, *, last_id: str, written_at: str, keep_spare: bool = False) -> layout.Manifest:
@@ -211,7 +214,10 @@ class Generation:
         finally:
             os.close(descriptor)
         tree.sync([*self._written, layout.MANIFEST], self._linked)
-        stamps = stamps_of(tree, manifest) if keep_spare and self._stamps else None
+        stamps = stamps_of(tree, manifest) if keep_spare else None
+        # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
+        if self._has_strange_folders or self._stamps is None or (stamps and self._stamps.keys() - stamps.keys()):
+            stamps = None
         tree.close()
         self._swap(manifest, stamps)
         self._check(encoded)
@@ -225,12 +231,15 @@ class Generation:
         if replaced is None:
             return
         with self._folder.child(STAGING) as staging:
-            if stamps is None or self._stamps is None:
-                staging.remove_tree(replaced)
-            else:
-                spares.keep(
+            is_kept = (
+                stamps is not None
+                and self._stamps is not None
+                and spares.keep(
                     self.session_id, staging, replaced, stamps=self._stamps, present=stamps, digest=manifest.digest
                 )
+            )
+            if not is_kept:
+                staging.remove_tree(replaced)
 
     def _check(self, encoded: bytes) -> None:
         """Read back what was just put in place: the manifest, and every new file's digest."""
