@@ -55,6 +55,7 @@ class Pulled(msgspec.Struct, frozen=True):
     files: int
     bytes: int
     written: bool  #: False when this checkout had it already
+    trashed: str | None = None  #: where what this checkout had instead is now
 
 
 class Pull:
@@ -98,7 +99,7 @@ class Pull:
             arrival.finish()
         self._places.project.index_refresh(index_row(ArchivedSession(home, session_id).record()))
         path = f"{home.path}/sessions/{session_id}"
-        return Pulled(session_id, path, arrival.files, arrival.bytes, written=True)
+        return Pulled(session_id, path, arrival.files, arrival.bytes, True, generation.trashed)
 
     def _begun(self, ref: str, token: str) -> str:
         """Ask workers until one begins to send; return the id of what it sends."""

@@ -193,8 +193,11 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(content: bytes) -> Record:
-    """Read maestro.json, once its digest was checked."""
-    return _record(content)
+    """Read maestro.json, once its digest was checked; raise FileCorrupt for one that was never right."""
+    try:
+        return _record(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileCorrupt(f"{RECORD} is damaged ({error})") from error
 
 
 def sha256(content: bytes) -> str:

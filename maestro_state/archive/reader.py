@@ -58,7 +58,10 @@ class ArchivedSession:
     def manifest(self) -> layout.Manifest | None:
         """Return the manifest; None when there is none that can be trusted."""
         with self._tree() as tree:
-            return read_manifest(tree, self.id)
+            return self._manifest(tree)
+
+    def _manifest(self, tree: Tree) -> layout.Manifest | None:
+        return read_manifest(tree, self.id)
 
     def _where(self, path: str) -> str:
         return f"{self._home.path}/sessions/{self.id}/{path}"
@@ -78,7 +81,7 @@ class ArchivedSession:
 
     def _own(self, tree: Tree) -> layout.Record | None:
         """Return what this program wrote in one file, if that is still what the manifest says."""
-        manifest = read_manifest(tree, self.id)
+        manifest = self._manifest(tree)
         if manifest is None or layout.RECORD not in manifest.files:
             return None
         content = tree.read(layout.RECORD, limit=layout.RECORD_LIMIT)
@@ -212,7 +215,7 @@ class ArchivedSession:
         """Tell whether a cleanup removed a file: without a manifest, whether there was a cleanup has to do."""
         if not self._json(tree, layout.SESSION).get("cleanup_at"):
             return False
-        manifest = read_manifest(tree, self.id)
+        manifest = self._manifest(tree)
         return manifest is None or path not in manifest.files
 
     def last_output(self) -> dict[str, Any] | None:
@@ -235,7 +238,7 @@ class ArchivedSession:
     def is_as_written(self, path: str) -> bool:
         """Tell whether a file is what the manifest says; one of another program's, without a manifest, always is."""
         with self._tree() as tree:
-            manifest = read_manifest(tree, self.id)
+            manifest = self._manifest(tree)
             if manifest is None or path not in manifest.files:
                 return True
             try:
