@@ -152,6 +152,8 @@ def pull(app: App, ref: str, as_json: bool) -> None:
     else:
         output.line(output.safe(done.path))
         output.note(f"{done.files} files, checked" if done.written else "it was here already")
+        if done.trashed:
+            output.note(f"what was here before is in {output.safe(done.trashed)}")
 
 
 @click.command()

@@ -98,6 +98,7 @@ WORK_INDEX_KEYS = tuple(
 #: not know the id yet, and two who ask for the same one must not get each other's pieces.
 PARCEL_KEYS = (
     Key("parcel", ":parcel", "list", "pieces of an archived session, few at a time; gone after a minute", "add_piece"),
+    Key("asker", ":asker", "string", "nothing: that somebody waits for the parcel; gone after 5 s", "whoever pulls"),
 )
 
 #: Families of keys that one script may touch together, by the word script headers use.

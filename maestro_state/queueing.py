@@ -56,7 +56,17 @@ def enqueue_finalization(terms: Terms, session_id: str, attempt: int, now_ms: in
 
 def enqueue_sending(terms: Terms, ref: str, token: str, attempt: int, now_ms: int) -> Call:
     """Have a worker send what it has archived under a reference, to whoever waits at a token."""
-    return _enqueue(terms, job_id_of(terms, "send", token, attempt), SEND_ARCHIVE, (ref, token), now_ms)
+    return _enqueue(terms, _sending_id(terms, token, attempt), SEND_ARCHIVE, (ref, token), now_ms)
+
+
+def withdraw_sending(terms: Terms, token: str, attempt: int) -> Call:
+    """Take such a job back; answers False when a worker has taken it. Repeatable."""
+    job_id = _sending_id(terms, token, attempt)
+    return Call(load("withdraw_job"), terms.keys.queue(job_id), (job_id,), lambda reply: text(reply[0]) == "OK")
+
+
+def _sending_id(terms: Terms, token: str, attempt: int) -> str:
+    return job_id_of(terms, "send", token, attempt)
 
 
 def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], now_ms: int) -> Call:

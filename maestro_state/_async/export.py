@@ -6,7 +6,8 @@ import codecs
 from typing import BinaryIO
 
 from maestro_state._async.source import AsyncSource
-from maestro_state.archive.export import EXPORTS, People, warnings
+from maestro_state.archive.export import EXPORTS, JsonExport, MarkdownExport, People, warnings
+from maestro_state.contents import Run
 from maestro_state.errors import FileCorrupt
 
 
@@ -27,27 +28,44 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
     export.end_section()
     export.section("runs")
     for run in runs:
-        export.begin_run(run, await source.prompt(run), await source.sent_context(run.id))
-        pieces = [piece async for piece in source.output(run.id)]
-        export.output(pieces, is_text=_is_text(pieces))
-        export.end_run()
+        await _write_run(source, run, export, notes)
     export.end_section()
     export.section("messages")
     for message in await source.messages():
         export.message(message)
     export.end_section()
     export.section("events")
-    async for event in source.events():
+    async for event in source.events(printed=False):
         export.event(event)
     export.end_section()
     export.end(relevant, await source.last_output())
     return notes
 
 
+async def _write_run(source: AsyncSource, run: Run, export: JsonExport | MarkdownExport, notes: list[str]) -> None:
+    """Write a run; what is damaged of it is written as far as it is there, and said, in the document too."""
+    damage = []
+    try:
+        prompt = await source.prompt(run)
+    except FileCorrupt as error:
+        damage.append(str(error))
+        prompt = b""
+    export.begin_run(run, prompt, await source.sent_context(run.id))
+    pieces: list[bytes] = []
+    try:
+        async for piece in source.output(run.id):
+            pieces.append(piece)
+    except FileCorrupt as error:
+        damage.append(str(error))
+    export.output(pieces, is_text=_is_text(pieces))
+    notes += damage
+    export.end_run(damage)
+
+
 async def _people(source: AsyncSource, owner: str) -> People:
     """Return who added each item and started each run: events say it where it was not the owner."""
     others = {}
-    async for event in source.events():
+    async for event in source.events(printed=False):
         if event.type in ("context.added", "run.started", "run.previewed") and "user" in event.data:
             others[event.data.get("item") or event.data["run"]] = event.data["user"]
     return People(owner, others)

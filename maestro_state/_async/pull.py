@@ -9,25 +9,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import msgspec
 
-from maestro_state._async.flush import patiently
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.parcel import Arrival, contents_of
 from maestro_state.archive.places import Places
 from maestro_state.archive.reader import ArchivedSession, index_row
 from maestro_state.archive.verify import verify
-from maestro_state.archive.writer import replacing
+from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import pause_async
 from maestro_state.errors import (
     AmbiguousReference,
+    ArchiveBusy,
     FileCorrupt,
     InvalidValue,
     MaestroError,
     NoWorker,
+    ServerUnavailable,
     SessionNotFound,
     WorkFailed,
 )
@@ -44,6 +45,9 @@ FETCHED_S = 20.0
 #: Seconds of one wait in the server, and of one pause while too many pieces wait.
 _WAIT_S = 1
 _FULL_PAUSE_S = 0.01
+#: How often the archive's lock is tried while somebody else has it, and the pause between, in seconds.
+_LOCK_TRIES = 150
+_LOCK_PAUSE_S = 0.1
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -54,6 +58,7 @@ class Pulled(msgspec.Struct, frozen=True):
     files: int
     bytes: int
     written: bool  #: False when this checkout had it already
+    trashed: str | None = None  #: where what this checkout had instead is now
 
 
 class AsyncPull:
@@ -85,10 +90,17 @@ class AsyncPull:
         if not parcels.REF.fullmatch(ref):
             raise InvalidValue(f"'{ref[:40]}' is not a reference", hint="give the full id, its slug, or its suffix")
         token = os.urandom(16).hex()
+        try:
+            return await self._fetched(ref, token, progress)
+        finally:
+            with suppress(ServerUnavailable):
+                await self._server.fetch(parcels.leave(self._server.terms, token))
+
+    async def _fetched(self, ref: str, token: str, progress: Callable[[int, int], None] | None) -> Pulled:
         session_id = await self._begun(ref, token)
         home = self._places.own
         with ExitStack() as stack:
-            generation = await patiently(lambda: stack.enter_context(replacing(home, session_id)))
+            generation = await self._opened(stack, session_id, token)
             arrival = Arrival(generation)
             async for piece in self._pieces(token, session_id):
                 arrival.take(piece.name, piece.data)
@@ -97,7 +109,7 @@ class AsyncPull:
             arrival.finish()
         self._places.project.index_refresh(index_row(ArchivedSession(home, session_id).record()))
         path = f"{home.path}/sessions/{session_id}"
-        return Pulled(session_id, path, arrival.files, arrival.bytes, written=True)
+        return Pulled(session_id, path, arrival.files, arrival.bytes, True, generation.trashed)
 
     async def _begun(self, ref: str, token: str) -> str:
         """Ask workers until one begins to send; return the id of what it sends."""
@@ -109,8 +121,14 @@ class AsyncPull:
                 raise NoWorker("no worker listens that could send the archive", hint="maestro worker where it is kept")
             if without and (len(without) >= workers or attempt > 3 * workers):
                 raise SessionNotFound(ref, hint="maestro session list --all shows what this checkout knows")
-            await self._queue.enqueue_sending(ref, token, attempt)
-            piece = await self._next(token, ANSWER_S)
+            await self._server.fetch(parcels.wait_for(self._server.terms, token))
+            try:
+                await self._queue.enqueue_sending(ref, token, attempt)
+                piece = await self._next(token, ANSWER_S)
+            except BaseException:  # also when interrupted: no worker shall take what nobody waits for
+                with suppress(ServerUnavailable):
+                    await self._queue.withdraw_sending(token, attempt)
+                raise
             if piece.kind == NONE:
                 without.add(piece.name)
                 attempt += 1
@@ -120,6 +138,16 @@ class AsyncPull:
                 return piece.name
             else:
                 raise _failure(ref, piece)
+
+    async def _opened(self, stack: ExitStack, session_id: str, token: str) -> Generation:
+        """Open the next generation as soon as whoever has it lets go; the sender is kept waiting meanwhile."""
+        for _ in range(_LOCK_TRIES):
+            try:
+                return stack.enter_context(replacing(self._places.own, session_id))
+            except ArchiveBusy:
+                await self._server.fetch(parcels.wait_for(self._server.terms, token))
+                await pause_async(_LOCK_PAUSE_S)
+        return stack.enter_context(replacing(self._places.own, session_id))
 
     async def _pieces(self, token: str, session_id: str) -> AsyncIterator[Piece]:
         number = 1
@@ -140,6 +168,7 @@ class AsyncPull:
         query = parcels.next_piece(self._server.terms, token, _WAIT_S)
         ends_at = time.monotonic() + patience_s
         while time.monotonic() < ends_at:
+            await self._server.fetch(parcels.wait_for(self._server.terms, token))
             reply = await self._server.connection.block(*query.command, block_ms=_WAIT_S * 1000)
             piece: Piece | None = query.read(reply)
             if piece is not None:
@@ -148,8 +177,10 @@ class AsyncPull:
 
     async def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
         """Send what is archived here under a reference to whoever waits at the token; return its id, None when
-        there is no such session here. Stops when nobody fetches it, or this worker is to leave.
+        there is no such session here. Raises WorkFailed when nobody waits or fetches it, or this worker is to leave.
         """
+        if not await self._server.fetch(parcels.is_waited_for(self._server.terms, token)):
+            raise parcels.nobody_waits()
         number = 0
 
         async def add(kind: str, name: str, data: bytes = b"") -> None:

@@ -38,6 +38,10 @@ class AsyncQueue:
         """Wake a worker to send what it has archived under a reference."""
         await self._queue.run(queueing.enqueue_sending(self._server.terms, ref, token, attempt, self._server.now_ms()))
 
+    async def withdraw_sending(self, token: str, attempt: int) -> None:
+        """Take back a job of sending that no worker has taken."""
+        await self._queue.run(queueing.withdraw_sending(self._server.terms, token, attempt))
+
     async def finalization_status(self, session_id: str, attempt: int = 0) -> str | None:
         """Return how far the job of archiving a session is, in RQ's words; None when it is gone."""
         terms = self._server.terms

@@ -29,9 +29,10 @@ from maestro_state.project import IndexRow, Project
 from maestro_state.states import FROZEN
 
 if TYPE_CHECKING:
+    from maestro_state._async.archived import AsyncArchived
     from maestro_state._async.finalize import AsyncFinalizer, Told
     from maestro_state._async.queue import AsyncQueue
-    from maestro_state._async.source import AsyncArchived, AsyncSource
+    from maestro_state._async.source import AsyncSource
     from maestro_state.archive.places import Places
     from maestro_state.contents import ContextItem, ListedItem
 
@@ -150,7 +151,7 @@ class AsyncSessions:
         return self._archived(session_id)
 
     def _archived(self, session_id: str) -> AsyncArchived:
-        from maestro_state._async.source import AsyncArchived
+        from maestro_state._async.archived import AsyncArchived
         from maestro_state.archive.reader import ArchivedSession
 
         return AsyncArchived(ArchivedSession(self._places.own, session_id))

@@ -7,7 +7,8 @@ import codecs
 from typing import BinaryIO
 
 from maestro_state._sync.source import Source
-from maestro_state.archive.export import EXPORTS, People, warnings
+from maestro_state.archive.export import EXPORTS, JsonExport, MarkdownExport, People, warnings
+from maestro_state.contents import Run
 from maestro_state.errors import FileCorrupt
 
 
@@ -28,27 +29,44 @@ def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
     export.end_section()
     export.section("runs")
     for run in runs:
-        export.begin_run(run, source.prompt(run), source.sent_context(run.id))
-        pieces = [piece for piece in source.output(run.id)]
-        export.output(pieces, is_text=_is_text(pieces))
-        export.end_run()
+        _write_run(source, run, export, notes)
     export.end_section()
     export.section("messages")
     for message in source.messages():
         export.message(message)
     export.end_section()
     export.section("events")
-    for event in source.events():
+    for event in source.events(printed=False):
         export.event(event)
     export.end_section()
     export.end(relevant, source.last_output())
     return notes
 
 
+def _write_run(source: Source, run: Run, export: JsonExport | MarkdownExport, notes: list[str]) -> None:
+    """Write a run; what is damaged of it is written as far as it is there, and said, in the document too."""
+    damage = []
+    try:
+        prompt = source.prompt(run)
+    except FileCorrupt as error:
+        damage.append(str(error))
+        prompt = b""
+    export.begin_run(run, prompt, source.sent_context(run.id))
+    pieces: list[bytes] = []
+    try:
+        for piece in source.output(run.id):
+            pieces.append(piece)
+    except FileCorrupt as error:
+        damage.append(str(error))
+    export.output(pieces, is_text=_is_text(pieces))
+    notes += damage
+    export.end_run(damage)
+
+
 def _people(source: Source, owner: str) -> People:
     """Return who added each item and started each run: events say it where it was not the owner."""
     others = {}
-    for event in source.events():
+    for event in source.events(printed=False):
         if event.type in ("context.added", "run.started", "run.previewed") and "user" in event.data:
             others[event.data.get("item") or event.data["run"]] = event.data["user"]
     return People(owner, others)

@@ -39,6 +39,10 @@ class Queue:
         """Wake a worker to send what it has archived under a reference."""
         self._queue.run(queueing.enqueue_sending(self._server.terms, ref, token, attempt, self._server.now_ms()))
 
+    def withdraw_sending(self, token: str, attempt: int) -> None:
+        """Take back a job of sending that no worker has taken."""
+        self._queue.run(queueing.withdraw_sending(self._server.terms, token, attempt))
+
     def finalization_status(self, session_id: str, attempt: int = 0) -> str | None:
         """Return how far the job of archiving a session is, in RQ's words; None when it is gone."""
         terms = self._server.terms

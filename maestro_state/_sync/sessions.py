@@ -30,9 +30,10 @@ from maestro_state.project import IndexRow, Project
 from maestro_state.states import FROZEN
 
 if TYPE_CHECKING:
+    from maestro_state._sync.archived import Archived
     from maestro_state._sync.finalize import Finalizer, Told
     from maestro_state._sync.queue import Queue
-    from maestro_state._sync.source import Archived, Source
+    from maestro_state._sync.source import Source
     from maestro_state.archive.places import Places
     from maestro_state.contents import ContextItem, ListedItem
 
@@ -151,7 +152,7 @@ class Sessions:
         return self._archived(session_id)
 
     def _archived(self, session_id: str) -> Archived:
-        from maestro_state._sync.source import Archived
+        from maestro_state._sync.archived import Archived
         from maestro_state.archive.reader import ArchivedSession
 
         return Archived(ArchivedSession(self._places.own, session_id))

@@ -1,16 +1,17 @@
 # Generated from maestro_state/_async by `make generate`. Do not edit.
-"""One reader over one model: a session is read by the same calls whether the server has it or only the disk."""
+"""One reader over one model: a session is read by the same calls whether the server has it or only the disk.
+
+Here is what the server has; the disk's is in a module of its own, so that a live session costs nothing of the archive.
+"""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 from maestro_state._sync.server import Server
-from maestro_state.archive.reader import ArchivedSession
 from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem, last_output
-from maestro_state.models import Event, Field, Message, Session, id_order
+from maestro_state.models import Event, Field, Message, Session
 from maestro_state.ops import archiving, contents
 from maestro_state.ops import events as event_ops
 from maestro_state.ops import messages as message_ops
@@ -71,8 +72,8 @@ class Source(Protocol):
     def summary(self) -> Message | None:
         """Return the context_summary as the message it is handed to a model as."""
 
-    def events(self, after: str = event_ops.START) -> Iterator[Event]:
-        """Yield what happened after an id, up to now."""
+    def events(self, after: str = event_ops.START, *, printed: bool = True) -> Iterator[Event]:
+        """Yield what happened after an id, up to now; what runs printed only if it is wanted."""
 
 
 class Live:
@@ -205,121 +206,14 @@ class Live:
         found: Message | None = self._server.fetch(message_ops.context_summary(self._server.terms, self.id))
         return found
 
-    def events(self, after: str = event_ops.START) -> Iterator[Event]:
-        """Yield what happened after an id, up to now."""
+    def events(self, after: str = event_ops.START, *, printed: bool = True) -> Iterator[Event]:
+        """Yield what happened after an id, up to now; what runs printed only if it is wanted."""
         while True:
             reply = self._server.connection.call(*event_ops.read_after(self._server.terms, self.id, after, None))
             page = event_ops.merge(self._server.terms, self.id, reply)
             for event in page:
-                yield event
+                if printed or event.type != "run.output":
+                    yield event
                 after = event.id
             if not page:
                 return
-
-
-class Archived:
-    """A session that only the disk has."""
-
-    archived = True
-
-    def __init__(self, archive: ArchivedSession) -> None:
-        """Take the session on disk."""
-        self._archive = archive
-        self.id = archive.id
-
-    def record(self) -> Session:
-        """Return the session record."""
-        return self._archive.record()
-
-    def contents(self) -> Contents:
-        """Return record, items, runs and promoted outputs."""
-        return self._archive.contents()
-
-    def items(self) -> list[ContextItem]:
-        """Return every context item, removed ones too."""
-        return self._archive.items()
-
-    def runs(self) -> list[Run]:
-        """Return every run, oldest first."""
-        return self._archive.runs()
-
-    def relevant(self) -> list[RelevantOutput]:
-        """Return the promoted outputs."""
-        return self._archive.relevant()
-
-    def last_output(self) -> dict[str, Any] | None:
-        """Return which run's output is the last one."""
-        return self._archive.last_output()
-
-    def sent_context(self, run_id: str) -> list[SentItem]:
-        """Return what a run was given."""
-        return self._archive.sent_context(run_id)
-
-    def prompt(self, run: Run) -> bytes:
-        """Return a run's prompt."""
-        return self._archive.prompt(run.id)
-
-    def blob(self, digest: str) -> bytes:
-        """Return the content with a digest."""
-        return self._archive.blob(digest)
-
-    def snapshot(self, item: ContextItem) -> bytes:
-        """Return an item's content."""
-        return self._archive.snapshot(item)
-
-    def output(self, run_id: str) -> Iterator[bytes]:
-        """Yield what a run printed, piece by piece."""
-        for piece in self._archive.output(run_id):
-            yield piece
-
-    def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
-        """Return the messages after one, or the last ones, or all."""
-        found = self._archive.messages()
-        if since is not None:
-            return [message for message in found if id_order(message.id) > id_order(since)]
-        return found if last is None else found[-last:]
-
-    def field(self, name: str) -> Field:
-        """Return a settable field with its revision."""
-        revisions = self._archive.fields().get("revisions", {})
-        return Field(name, getattr(self._archive.record(), name), int(revisions.get(name, 0)))
-
-    def summary(self) -> Message | None:
-        """Return the context_summary as the message it is handed to a model as."""
-        place = self._archive.fields().get("set_at", {}).get("context_summary")
-        summary = self._archive.record().context_summary
-        return Message(place, "system", summary) if summary and isinstance(place, str) else None
-
-    def events(self, after: str = event_ops.START) -> Iterator[Event]:
-        """Yield what happened after an id; events, messages and outputs in their one order."""
-        merged = heapq.merge(
-            ((id_order(event.id), event) for event in self._archive.events()),
-            ((id_order(message.id), _said(message)) for message in self._archive.messages()),
-            ((id_order(event.id), event) for event in _printed(self._archive)),
-            key=lambda pair: pair[0],
-        )
-        for place, event in merged:
-            if place > id_order(after):
-                yield event
-
-
-def _said(message: Message) -> Event:
-    document = message.document()
-    del document["timestamp"]
-    return Event(message.id, "message.added", document)
-
-
-def _printed(archive: ArchivedSession) -> list[Event]:
-    """Return the pieces of output as events, cut where they were; those of outputs that were removed are left out."""
-    outputs: dict[str, bytes] = {}
-    offsets: dict[str, int] = {}
-    found = []
-    for chunk in archive.chunks():
-        if chunk.run not in outputs:
-            outputs[chunk.run] = b"".join(archive.output(chunk.run))
-        start = offsets.get(chunk.run, 0)
-        offsets[chunk.run] = start + chunk.size
-        if piece := outputs[chunk.run][start : start + chunk.size]:
-            entry = [chunk.id.encode(), [b"run", chunk.run.encode(), b"data", piece]]
-            found.append(event_ops.event_of("outputs", entry))
-    return found

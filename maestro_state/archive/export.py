@@ -120,9 +120,9 @@ class JsonExport:
             rest = joined[whole:]
         self._file.write(base64.b64encode(rest) + b'"')
 
-    def end_run(self) -> None:
-        """Close the run."""
-        self._file.write(b"}")
+    def end_run(self, damage: list[str]) -> None:
+        """Close the run; say what of it is damaged."""
+        self._file.write((b',"damage":' + msgspec.json.encode(damage) if damage else b"") + b"}")
 
     def message(self, message: Message) -> None:
         """Write a message."""
@@ -233,8 +233,10 @@ class MarkdownExport:
         else:
             self._line(f"*{len(content)} bytes that are not text*\n")
 
-    def end_run(self) -> None:
-        """Close the run."""
+    def end_run(self, damage: list[str]) -> None:
+        """Say what of the run is damaged."""
+        for reason in damage:
+            self._line(f"> **Note:** {_plain(reason)}\n")
 
     def message(self, message: Message) -> None:
         """Write a message."""

@@ -69,6 +69,11 @@ def _dict(row: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def is_session(row: dict[str, Any]) -> bool:
+    """Tell whether a record is a session's: every program that writes one says its state."""
+    return _text(row, "state") in _STATES
+
+
 def session(session_id: str, row: dict[str, Any], mtime_ms: int) -> Session:
     """Make the record of an archived session."""
     created = _time(row, "created_at") or _time(row, "updated_at") or iso(mtime_ms)

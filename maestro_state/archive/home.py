@@ -153,13 +153,19 @@ class Home:
         with self.locked(session_id) as folder:
             if folder.status(session_id) is None:
                 return None
-            with self._open(True) as base, base.child(TRASH, create=True) as trash:
-                Spares(folder).discard(session_id)
-                name = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
-                folder.move_to(session_id, trash, name)
-                trash.sync()
-                folder.sync()
-                return f"{trash.path}/{name}"
+            Spares(folder).discard(session_id)
+            return self.put_into_trash(folder, session_id, session_id)
+
+    def put_into_trash(self, folder: Folder, name: str, session_id: str) -> str:
+        """Move a session's archive, by the name it has in a folder, to the trash; return where it is now.
+        The lock is held.
+        """
+        with self._open(True) as base, base.child(TRASH, create=True) as trash:
+            kept = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
+            folder.move_to(name, trash, kept)
+            trash.sync()
+            folder.sync()
+            return f"{trash.path}/{kept}"
 
     def put_export(self, session_id: str, name: str, content: bytes) -> str:
         """Put an export into a session's folder, beside those that are there."""

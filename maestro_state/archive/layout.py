@@ -101,6 +101,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _record = msgspec.json.Decoder(Record).decode
 
 
+def folders_of(files: Collection[str]) -> set[str]:
+    """Return the folders an archive with these files has, the top one by an empty name."""
+    return {path.rpartition("/")[0] for path in files} | {"", *FOLDERS}
+
+
 def _check(form: re.Pattern[str], name: str) -> None:
     """Refuse an id that is none before it becomes a path."""
     if not form.fullmatch(name):
@@ -188,8 +193,11 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(content: bytes) -> Record:
-    """Read maestro.json, once its digest was checked."""
-    return _record(content)
+    """Read maestro.json, once its digest was checked; raise FileCorrupt for one that was never right."""
+    try:
+        return _record(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileCorrupt(f"{RECORD} is damaged ({error})") from error
 
 
 def sha256(content: bytes) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from maestro_state.archive import layout
+from maestro_state.archive import foreign, layout
 from maestro_state.archive.home import Home
+from maestro_state.archive.reader import ArchivedSession
 from maestro_state.archive.tree import Tree
 from maestro_state.archive.writer import Generation, described, read_manifest
 from maestro_state.errors import Conflict, FileCorrupt, SessionNotFound
@@ -80,6 +81,8 @@ class Arrival:
         manifest = layout.decode_manifest(bytes(self._head), generation.session_id)
         if len(manifest.files) > FILES_MAX or layout.MANIFEST in manifest.files:
             raise FileCorrupt(f"the manifest of {generation.session_id} names what is no file of a session")
+        if layout.SESSION not in manifest.files:
+            raise FileCorrupt(f"what came for {generation.session_id} is not a session")
         old = generation.old
         if old and old.last_id and (not manifest.last_id or id_order(old.last_id) > id_order(manifest.last_id)):
             raise Conflict(
@@ -104,6 +107,33 @@ class Arrival:
         if manifest is None or next(self._expected, None) is not None:
             raise FileCorrupt(f"the archive of {self._generation.session_id} did not arrive whole")
         self._generation.settle(manifest.files)
+        _Staged(self._generation, manifest).check()
         for path, removal in manifest.removed.items():
             self._generation.note_removed(path, removal)
-        self._generation.commit(last_id=manifest.last_id, written_at=manifest.written_at)
+        self._generation.commit(last_id=manifest.last_id, written_at=manifest.written_at, keep_replaced=True)
+
+
+class _Staged(ArchivedSession):
+    """An archive that has arrived and is not in place yet, read as it will be."""
+
+    def __init__(self, generation: Generation, manifest: layout.Manifest) -> None:
+        self._generation = generation
+        self._announced = manifest
+        super().__init__(generation.home, generation.session_id)
+
+    def _tree(self) -> Tree:
+        return self._generation.staged()
+
+    def _manifest(self, tree: Tree) -> layout.Manifest:  # noqa: ARG002 - it is written when the archive is put in place
+        return self._announced
+
+    def check(self) -> None:
+        """Raise FileCorrupt unless this is a session that can be read: a manifest fits whatever it was made for."""
+        if not foreign.is_session(self.document(layout.SESSION)):
+            raise FileCorrupt(f"what came for {self.id} is not a session")
+        _, _, runs, _ = self.contents()
+        for run in runs:
+            self.sent_context(run.id)
+        for lines in (self.messages(), self.events(), self.chunks()):
+            for _ in lines:
+                pass

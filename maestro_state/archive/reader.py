@@ -6,6 +6,7 @@ the file's name.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -57,7 +58,10 @@ class ArchivedSession:
     def manifest(self) -> layout.Manifest | None:
         """Return the manifest; None when there is none that can be trusted."""
         with self._tree() as tree:
-            return read_manifest(tree, self.id)
+            return self._manifest(tree)
+
+    def _manifest(self, tree: Tree) -> layout.Manifest | None:
+        return read_manifest(tree, self.id)
 
     def _where(self, path: str) -> str:
         return f"{self._home.path}/sessions/{self.id}/{path}"
@@ -71,13 +75,13 @@ class ArchivedSession:
         status = tree.status(layout.SESSION)
         content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT)
         if content is None or status is None:
-            raise FileCorrupt(f"{self._where(layout.SESSION)} is missing", hint=f"maestro verify {self.id}")
+            raise self._damage(layout.SESSION, "is missing")
         row = foreign.table(content, self._where(layout.SESSION))
         return foreign.session(self.id, row, foreign.mtime(status.st_mtime))
 
     def _own(self, tree: Tree) -> layout.Record | None:
         """Return what this program wrote in one file, if that is still what the manifest says."""
-        manifest = read_manifest(tree, self.id)
+        manifest = self._manifest(tree)
         if manifest is None or layout.RECORD not in manifest.files:
             return None
         content = tree.read(layout.RECORD, limit=layout.RECORD_LIMIT)
@@ -148,9 +152,19 @@ class ArchivedSession:
         return [] if content is None else foreign.sent(content, self._where(path))
 
     def prompt(self, run_id: str) -> bytes:
-        """Return a run's prompt."""
+        """Return a run's prompt; raise FileCorrupt when it is not what was sent."""
+        path = layout.run_path(_checked(run_id), "prompt.txt")
         with self._tree() as tree:
-            return tree.read(layout.run_path(_checked(run_id), "prompt.txt"), limit=layout.CONTENT_LIMIT) or b""
+            wanted = self._read_run(tree, run_id).prompt_digest
+            content = tree.read(path, limit=layout.CONTENT_LIMIT)
+        if content is None and wanted:
+            raise self._damage(path, "is missing")
+        if content is not None and wanted and layout.is_digest(wanted) and layout.sha256(content) != wanted:
+            raise self._damage(path, "is damaged: its digest does not fit")
+        return content or b""
+
+    def _damage(self, path: str, what: str) -> FileCorrupt:
+        return FileCorrupt(f"{self._where(path)} {what}", hint=f"maestro verify {self.id}")
 
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content; raise FileCorrupt when it is not what was added."""
@@ -158,9 +172,9 @@ class ArchivedSession:
         with self._tree() as tree:
             content = tree.read(path, limit=layout.CONTENT_LIMIT)
         if content is None:
-            raise FileCorrupt(f"{self._where(path)} is missing", hint=f"maestro verify {self.id}")
+            raise self._damage(path, "is missing")
         if layout.is_digest(item.snapshot.digest) and layout.sha256(content) != item.snapshot.digest:
-            raise FileCorrupt(f"{self._where(path)} is damaged: its digest does not fit")
+            raise self._damage(path, "is damaged: its digest does not fit")
         return content
 
     def blob(self, digest: str) -> bytes:
@@ -175,10 +189,34 @@ class ArchivedSession:
         raise FileCorrupt(f"the archive of {self.id} has no content with digest {digest[:80]}")
 
     def output(self, run_id: str) -> Iterator[bytes]:
-        """Yield a run's output piece by piece; nothing when it left none, or cleanup removed it."""
+        """Yield a run's output piece by piece; nothing when it left none, or cleanup removed it.
+
+        Hashed on the way: raises FileCorrupt at the end of one that is not what the run printed.
+        """
+        path = layout.run_path(_checked(run_id), "output.txt")
         with self._tree() as tree:
-            pieces = tree.pieces(layout.run_path(_checked(run_id), "output.txt"))
-            yield from pieces or ()
+            wanted = self._read_run(tree, run_id).output_ref
+            pieces = tree.pieces(path)
+            if pieces is None:
+                if wanted and wanted.size != 0 and not self._is_removed(tree, path):
+                    raise self._damage(path, "is missing")
+                return
+            digest, size = hashlib.sha256(), 0
+            for piece in pieces:
+                digest.update(piece)
+                size += len(piece)
+                yield piece
+        if wanted and wanted.digest and layout.is_digest(wanted.digest) and digest.hexdigest() != wanted.digest:
+            raise self._damage(path, "is damaged: its digest does not fit")
+        if wanted and wanted.size is not None and size != wanted.size:
+            raise self._damage(path, f"is damaged: {size} bytes, should be {wanted.size}")
+
+    def _is_removed(self, tree: Tree, path: str) -> bool:
+        """Tell whether a cleanup removed a file: without a manifest, whether there was a cleanup has to do."""
+        if not self._json(tree, layout.SESSION).get("cleanup_at"):
+            return False
+        manifest = self._manifest(tree)
+        return manifest is None or path not in manifest.files
 
     def last_output(self) -> dict[str, Any] | None:
         """Return which run's output is the last one."""
@@ -200,7 +238,7 @@ class ArchivedSession:
     def is_as_written(self, path: str) -> bool:
         """Tell whether a file is what the manifest says; one of another program's, without a manifest, always is."""
         with self._tree() as tree:
-            manifest = read_manifest(tree, self.id)
+            manifest = self._manifest(tree)
             if manifest is None or path not in manifest.files:
                 return True
             try:

@@ -7,7 +7,6 @@ which every folder's time of change tells. It is moved away before it is touched
 
 from __future__ import annotations
 
-import stat
 import time
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from maestro_state.archive import layout
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder
-from maestro_state.errors import MaestroError
+from maestro_state.errors import MaestroError, WorkFailed
 from maestro_state.names import is_session_id
 
 #: The folder spares are in: hidden and git-ignored, beside the sessions.
@@ -40,9 +39,8 @@ _decode = msgspec.json.Decoder(_Ledger).decode
 
 def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
     """Return the stamps of every folder of a generation; None when one is missing."""
-    folders = {path.rpartition("/")[0] for path in manifest.files} | {"", *layout.FOLDERS}
     found = {}
-    for path in folders:
+    for path in layout.folders_of(manifest.files):
         status = tree.status(path) if path else tree.root.own_status()
         if status is None:
             return None
@@ -57,6 +55,15 @@ class Spares:
         """Take the folder of sessions."""
         self._sessions = sessions
 
+    def _folder(self, *, create: bool = False) -> Folder | None:
+        """Open the folder of spares; None when there is none, or a link or a file is in its place: spares only save
+        time, so nothing fails for want of them.
+        """
+        try:
+            return self._sessions.child(SPARES, create=create)
+        except (FileNotFoundError, WorkFailed):
+            return None
+
     def take(
         self, session_id: str, present: layout.Manifest, stamps: Stamps | None, target: Folder, name: str
     ) -> layout.Manifest | None:
@@ -64,63 +71,63 @@ class Spares:
 
         None when there is none, or it cannot be trusted: then it is gone.
         """
-        try:
-            with self._sessions.child(SPARES) as folder:
-                manifest = self._trusted(folder, session_id, present, stamps)
-                if manifest is not None:
-                    folder.move_to(session_id, target, name)
-                    folder.remove(f"{session_id}.json")
-                    return manifest
-        except FileNotFoundError:
+        folder = self._folder()
+        if folder is None:
             return None
+        with folder:
+            manifest = self._trusted(folder, session_id, present, stamps)
+            if manifest is not None:
+                folder.move_to(session_id, target, name)
+                folder.remove(f"{session_id}.json")
+                return manifest
         self.discard(session_id)
         return None
 
     def _trusted(
         self, folder: Folder, session_id: str, present: layout.Manifest, stamps: Stamps | None
     ) -> layout.Manifest | None:
-        content = folder.read(f"{session_id}.json", limit=layout.JSON_LIMIT)
-        if content is None or stamps is None:
-            return None
         try:
+            content = folder.read(f"{session_id}.json", limit=layout.JSON_LIMIT)
+            if content is None or stamps is None:
+                return None
             ledger = _decode(content)
             with folder.child(session_id) as place, Tree(place) as tree:
                 encoded = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) or b""
                 manifest = layout.decode_manifest(encoded, session_id)
                 found = stamps_of(tree, manifest)
-        except (MaestroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (FileNotFoundError, MaestroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         is_untouched = ledger.digest == present.digest and ledger.present == stamps and ledger.spare == found
         return manifest if is_untouched else None
 
-    def keep(self, session_id: str, source: Folder, name: str, *, stamps: Stamps, present: Stamps, digest: str) -> None:
-        """Keep a generation that was just replaced, by the name it has in a folder."""
-        with self._sessions.child(SPARES, create=True) as folder:
+    def keep(self, session_id: str, source: Folder, name: str, *, stamps: Stamps, present: Stamps, digest: str) -> bool:
+        """Keep a generation that was just replaced, by the name it has in a folder; tell whether that was possible."""
+        folder = self._folder(create=True)
+        if folder is None:
+            return False
+        with folder:
             source.move_to(name, folder, session_id)
             ledger = _Ledger(digest, present, stamps)
             folder.replace(f"{session_id}.json", msgspec.json.encode(ledger), durable=False)
+        return True
 
     def discard(self, session_id: str) -> None:
         """Remove a session's spare, if there is one."""
-        try:
-            with self._sessions.child(SPARES) as folder:
-                folder.remove(f"{session_id}.json")
-                status = folder.status(session_id)
-                if status is not None and stat.S_ISDIR(status.st_mode):
-                    folder.remove_tree(session_id)
-                else:
-                    folder.remove(session_id)  # a link is removed itself, never followed
-        except FileNotFoundError:
+        folder = self._folder()
+        if folder is None:
             return
+        with folder:
+            for name in (f"{session_id}.json", session_id):
+                folder.remove_tree(name)  # whatever it is; a link is removed itself, never followed
 
     def sweep(self) -> list[str]:
         """Remove the spares of sessions that are gone or have been quiet for a while; one in use is left alone."""
         removed: list[str] = []
-        try:
-            with self._sessions.child(SPARES) as folder:
-                names = folder.names()
-        except FileNotFoundError:
+        folder = self._folder()
+        if folder is None:
             return removed
+        with folder:
+            names = folder.names()
         for session_id in sorted({name.removesuffix(".json") for name in names}):
             if not is_session_id(session_id):
                 continue
@@ -133,7 +140,10 @@ class Spares:
     def _is_stale(self, session_id: str) -> bool:
         if self._sessions.status(session_id) is None:
             return True
-        with self._sessions.child(SPARES) as folder:
+        folder = self._folder()
+        if folder is None:
+            return False
+        with folder:
             ledger = folder.status(f"{session_id}.json")
         # A clock that was set back makes it look new, one set forward old: either way only room is at stake.
         return ledger is None or time.time() - ledger.st_mtime > STALE_S

@@ -34,7 +34,7 @@ class Generation:
         """Name the present one, whose manifest is given if it has a good one. Nothing is made before it is needed."""
         self.session_id = session_id
         self.old = manifest
-        self._home, self._folder = home, folder
+        self.home, self._folder = home, folder
         self._staged = staged_name(session_id)
         self._base = old
         self._files: dict[str, layout.FileEntry] = {}
@@ -48,6 +48,8 @@ class Generation:
         self._is_built_on_spare = False
         self._linked: list[str] = []
         self._stamps: Stamps | None = None
+        self._has_strange_folders = False
+        self.trashed: str | None = None  #: where the replaced one is, if it was put into the trash
 
     @property
     def _tree(self) -> Tree:
@@ -140,13 +142,13 @@ class Generation:
     def _copy(self, path: str, target: Growing) -> None:
         descriptor = self._base.open(path) if self._base else None
         if descriptor is None:
-            raise FileCorrupt(f"{self._home.path}/sessions/{self.session_id}/{path} is missing")
+            raise FileCorrupt(f"{self.home.path}/sessions/{self.session_id}/{path} is missing")
         with os.fdopen(descriptor, "rb", buffering=0) as source:
             while piece := source.read(_COPY_BYTES):
                 target.write(piece)
         wanted = self.old.files[path] if self.old else None
         if wanted != target.entry():
-            raise FileCorrupt(f"{self._home.path}/sessions/{self.session_id}/{path} is damaged")
+            raise FileCorrupt(f"{self.home.path}/sessions/{self.session_id}/{path} is damaged")
 
     def drop(self, path: str, removed_at: str) -> None:
         """Leave a file of the present generation out, on purpose and on record."""
@@ -163,6 +165,11 @@ class Generation:
             if growing.entry() != wanted.get(path):
                 raise FileCorrupt(f"{path} of {self.session_id} is not what was announced: its digest does not fit")
 
+    def staged(self) -> Tree:
+        """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
+        with self._folder.child(STAGING) as staging:
+            return Tree(staging.child(self._staged))
+
     def is_written(self, path: str) -> bool:
         """Tell whether this generation has the file already."""
         return path in self._files or path in self._growing
@@ -176,14 +183,19 @@ class Generation:
         if self._base is None or self._is_built_on_spare:
             return  # the spare has it already
         ours = self.old.files if self.old else {}
+        known = layout.folders_of(self._files)
         for path in self._base.walk():
             if path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST:
+                self._has_strange_folders |= path.rpartition("/")[0] not in known
                 self._tree.link(path, self._base, path)
 
-    def commit(self, *, last_id: str, written_at: str, keep_spare: bool = False) -> layout.Manifest:
+    def commit(
+        self, *, last_id: str, written_at: str, keep_spare: bool = False, keep_replaced: bool = False
+    ) -> layout.Manifest:
         """Finish the generation, make it durable, swap it in, and read it back from the disk.
 
-        With `keep_spare` the replaced one is kept to build the next on. Raises ArchiveFailed when what is there
+        With `keep_spare` the replaced one is kept to build the next on, with `keep_replaced` in the trash if it has
+        anything that this one has not. Raises ArchiveFailed when what is there
         afterwards is not what was written.
         """
         tree = self._tree
@@ -211,26 +223,36 @@ class Generation:
         finally:
             os.close(descriptor)
         tree.sync([*self._written, layout.MANIFEST], self._linked)
-        stamps = stamps_of(tree, manifest) if keep_spare and self._stamps else None
+        stamps = stamps_of(tree, manifest) if keep_spare else None
+        # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
+        if self._has_strange_folders or self._stamps is None or (stamps and self._stamps.keys() - stamps.keys()):
+            stamps = None
         tree.close()
-        self._swap(manifest, stamps)
+        self._swap(manifest, stamps, keep_replaced=keep_replaced)
         self._check(encoded)
         return manifest
 
-    def _swap(self, manifest: layout.Manifest, stamps: Stamps | None) -> None:
+    def _swap(self, manifest: layout.Manifest, stamps: Stamps | None, *, keep_replaced: bool) -> None:
         """Put the generation in place, and the one that was there aside, or away."""
         spares = Spares(self._folder)
         spares.discard(self.session_id)
-        replaced = self._home.swap(self._folder, self.session_id, self._staged)
+        replaced = self.home.swap(self._folder, self.session_id, self._staged)
         if replaced is None:
             return
         with self._folder.child(STAGING) as staging:
-            if stamps is None or self._stamps is None:
-                staging.remove_tree(replaced)
-            else:
-                spares.keep(
+            is_kept = (
+                stamps is not None
+                and self._stamps is not None
+                and spares.keep(
                     self.session_id, staging, replaced, stamps=self._stamps, present=stamps, digest=manifest.digest
                 )
+            )
+            if is_kept:
+                return
+            if keep_replaced and (self.old is None or not self.old.files.items() <= manifest.files.items()):
+                self.trashed = self.home.put_into_trash(staging, replaced, self.session_id)
+            else:
+                staging.remove_tree(replaced)
 
     def _check(self, encoded: bytes) -> None:
         """Read back what was just put in place: the manifest, and every new file's digest."""

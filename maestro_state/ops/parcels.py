@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from maestro_state.errors import FileCorrupt
+from maestro_state.errors import FileCorrupt, WorkFailed
 from maestro_state.ops.replies import text
 from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Call, Query, load
@@ -20,6 +20,9 @@ PIECE_BYTES = 256 * 1024
 PIECES_MAX = 8
 #: Life of a parcel that nobody fetches, in milliseconds.
 LIFE_MS = 60_000
+
+#: Life of the sign that somebody waits for a parcel, in milliseconds; it is renewed with every wait for a piece.
+ASKER_MS = 5_000
 
 #: What a reference looks like that is sent to workers, and the token that names a parcel.
 REF = re.compile(r"[a-z0-9][a-z0-9-]{0,79}", re.ASCII)
@@ -42,9 +45,36 @@ _decode = msgspec.msgpack.Decoder(Piece).decode
 
 
 def add_piece(terms: Terms, token: str, piece: Piece) -> Call:
-    """Pass a piece on; answers False when too many wait."""
+    """Pass a piece on; answers False when too many wait, and raises WorkFailed when nobody fetches them."""
+
+    def read(reply: list[Any]) -> bool:
+        word = text(reply[0])
+        if word == "GONE":
+            raise nobody_waits()
+        return word == "OK"
+
     args = (LIFE_MS, PIECES_MAX, msgspec.msgpack.encode(piece))
-    return Call(load("add_piece"), terms.keys.parcel(token), args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("add_piece"), terms.keys.parcel(token), args, read)
+
+
+def nobody_waits() -> WorkFailed:
+    """Return what stops a sender."""
+    return WorkFailed("nobody waits for the archive any more")
+
+
+def wait_for(terms: Terms, token: str) -> Query:
+    """Show that somebody waits for a parcel, for a few seconds more."""
+    return Query(("SET", terms.keys.parcel(token)[1], "", "PX", ASKER_MS), lambda _: None)
+
+
+def is_waited_for(terms: Terms, token: str) -> Query:
+    """Ask whether somebody waits for a parcel."""
+    return Query(("EXISTS", terms.keys.parcel(token)[1]), bool)
+
+
+def leave(terms: Terms, token: str) -> Query:
+    """Remove a parcel and the sign beside it."""
+    return Query(("DEL", *terms.keys.parcel(token)), lambda _: None)
 
 
 def next_piece(terms: Terms, token: str, wait_s: int) -> Query:

@@ -44,6 +44,27 @@ def test_read_commands_answer_the_same_from_disk(real: Backend, project: Path):
         assert json.loads(refused.stderr)["error"]["code"] == "invalid_transition"
 
 
+def test_a_damaged_output_is_an_error_of_the_command(real: Backend, project: Path):
+    """Show exits with 1 and says which file and how to look closer; export writes what there is, with a warning."""
+    with real.open() as library:
+        session = library.sessions.start("work")
+        filler(real, session.id).run(b"an answer\n", prompt=b"explain")
+        library.sessions.end()
+        real.raw.delete(*library.server.terms.keys.session(session.id))
+    path = project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
+    assert maestro(project, "show", "0001").returncode == 0
+    path.write_bytes(b"AN ANSWER\n")
+    shown = maestro(project, "show", "0001", "--json")
+    assert shown.returncode == 1
+    error = json.loads(shown.stderr)["error"]
+    assert (error["code"], error["hint"]) == ("file_corrupt", f"maestro verify {session.id}")
+    shown = maestro(project, "show", "0001")
+    assert shown.returncode == 1
+    assert b"output.txt is damaged" in shown.stderr
+    exported = maestro(project, "export", session.id, "--json")
+    assert "output.txt is damaged" in json.loads(exported.stdout)["warnings"][0]
+
+
 def test_exit_codes(real: Backend, project: Path):
     """Damage is 1, and so is an archive that cannot be written, the session still there; sync and sweep are 0."""
     with real.open() as library:

@@ -162,7 +162,7 @@ def test_an_archive_that_goes_further_here_is_kept(shop: Workshop, laptop: Path)
 
 
 ID = "evil--abcdef"
-GOOD = {"session.json": b"{}", "runs/0001/output.txt": b"x"}
+GOOD = {"session.json": b'{"state": "abortada"}', "runs/0001/output.txt": b"x"}
 
 
 def manifest_of(files: dict[str, bytes], session_id: str = ID) -> bytes:
@@ -179,10 +179,25 @@ def parcel(manifest: bytes, *parts: tuple[str, bytes], begin: str = ID, end: boo
 
 
 _GOOD = tuple(GOOD.items())
+#: Every byte as announced, and still nothing that could be read as a session.
+NO_SESSION: dict[str, dict[str, bytes]] = {
+    "nothing at all": {},
+    "no record": {"runs/0001/output.txt": b"x"},
+    "an empty record": {"session.json": b"{}"},
+    "an odd state": {"session.json": b'{"state": ["abortada"]}'},
+    "a record that is a list": {"session.json": b"[]"},
+    "a record that is none": {"session.json": b"[" * 1000},
+    "a broken maestro.json": GOOD | {"maestro.json": b"[]"},
+    "a broken item": GOOD | {"context/items/ctx-0001.json": b"[]"},
+    "a broken message": GOOD | {"messages.jsonl": b"{}\n"},
+    "a broken event": GOOD | {"events.jsonl": b"{\n"},
+    "a broken end of a chunk": GOOD | {"outputs.jsonl": b"[]\n"},
+    "a broken run": GOOD | {"runs/0001/sent_context.json": b"{}"},
+}
 HOSTILE = {
     "a path that leads outside": parcel(manifest_of({"../../evil": b"x"}), ("../../evil", b"x")),
     "an absolute path": parcel(manifest_of({"/tmp/evil": b"x"}), ("/tmp/evil", b"x")),
-    "more than announced": parcel(manifest_of(GOOD), ("session.json", b"{}" + b" " * 1000), _GOOD[1]),
+    "more than announced": parcel(manifest_of(GOOD), ("session.json", GOOD["session.json"] + b" " * 1000), _GOOD[1]),
     "less than announced": parcel(manifest_of(GOOD), ("session.json", b"{"), _GOOD[1]),
     "another content": parcel(manifest_of(GOOD), ("session.json", b"[]"), _GOOD[1]),
     "a file that was not announced": parcel(manifest_of(GOOD), *_GOOD, ("evil.txt", b"x")),
@@ -195,6 +210,7 @@ HOSTILE = {
     "another session than asked for": parcel(manifest_of(GOOD), *_GOOD, begin="other--fedcba"),
     "a name that is no session's": parcel(manifest_of(GOOD), *_GOOD, begin="../../x"),
     "a piece missing": [piece for piece in parcel(manifest_of(GOOD), *_GOOD) if piece.number != 2],
+    **{name: parcel(manifest_of(files), *files.items()) for name, files in NO_SESSION.items()},
     "an odd kind": [Piece(0, BEGIN, ID), Piece(1, "exec", "os.system", b"id")],
 }
 
@@ -236,3 +252,28 @@ def test_nothing_a_stranger_sends_is_kept(shop: Workshop, laptop: Path, monkeypa
     fetch(shop, laptop, [msgspec.msgpack.encode(piece) for piece in parcel(manifest_of(GOOD), *_GOOD)], monkeypatch)
     assert home.ids() == {ID}
     assert tree(laptop, ID) == GOOD
+
+
+def test_what_a_stranger_sends_never_takes_the_place_of_an_archive(
+    shop: Workshop, laptop: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The archive that is there stays to the byte, whatever comes; a proper one puts it into the trash."""
+    mine = GOOD | {"notes.txt": b"mine", "messages.jsonl": b""}
+
+    def send(files: dict[str, bytes]) -> None:
+        pieces = parcel(manifest_of(files), *files.items())
+        fetch(shop, laptop, [msgspec.msgpack.encode(piece) for piece in pieces], monkeypatch)
+
+    send(mine | {"session.json": b'{"state": "com_saida"}'})
+    before = tree(laptop, ID)
+    for name, files in NO_SESSION.items():
+        with pytest.raises(FileCorrupt):
+            send(files)
+        assert tree(laptop, ID) == before, name
+    assert not (laptop / ".maestro/trash").exists()
+    assert os.listdir(laptop / ".maestro/sessions/.staging") == []
+    send(GOOD)  # control: the same way, one that is a session is taken
+    assert tree(laptop, ID) == GOOD
+    (trashed,) = (laptop / ".maestro/trash").iterdir()
+    kept = {str(path.relative_to(trashed)): path.read_bytes() for path in trashed.rglob("*") if path.is_file()}
+    assert {path: content for path, content in kept.items() if path != layout.MANIFEST} == before

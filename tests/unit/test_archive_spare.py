@@ -97,6 +97,12 @@ def _another_generation_meanwhile(project: Path) -> None:
     shutil.move(saved, spares)
 
 
+def _ledger_is_a_folder(project: Path) -> None:
+    ledger = Path(f"{spare_of(project)}.json")
+    ledger.unlink()
+    (ledger / "inner").mkdir(parents=True)
+
+
 def _link_in_its_place(project: Path) -> None:
     outside = project / "outside"
     shutil.move(spare_of(project), outside)
@@ -108,7 +114,7 @@ def _link_in_its_place(project: Path) -> None:
     [
         _stranger_in_the_archive, _stranger_deep_in_the_archive, _name_gone_from_the_spare, _spare_half_gone,
         _manifest_of_the_spare_damaged, _ledger_damaged, _ledger_gone, _another_generation_meanwhile,
-        _link_in_its_place,
+        _ledger_is_a_folder, _link_in_its_place,
     ],
 )  # fmt: skip
 def test_a_spare_that_is_not_as_it_was_left_is_not_used(kept: Path, links: list[str], happened):
@@ -126,6 +132,67 @@ def test_a_spare_that_is_not_as_it_was_left_is_not_used(kept: Path, links: list[
 
 
 STRANGERS = ("NOTES.txt", "mine.txt")
+
+
+@pytest.mark.parametrize("folder", ["mynotes", "exports/sub", "runs/0001", "mynotes/deep/down"])
+def test_what_others_do_in_folders_of_their_own_is_kept(kept: Path, folder: str):
+    """A file that comes into a folder nobody knows stays through every generation, and one that goes stays away."""
+    theirs = folder_of(kept) / folder
+
+    def checkpoint(*numbers: int) -> None:
+        for number in numbers:
+            write_generation(kept, number, keep_spare=True)
+            assert generation_of(kept) == number
+
+    theirs.mkdir(parents=True)
+    (theirs / "a.txt").write_text("a")
+    checkpoint(2, 1)
+    (theirs / "canary.txt").write_text("canary")
+    (theirs / "a.txt").unlink()
+    for numbers in ((2,), (1, 2)):
+        checkpoint(*numbers)
+        assert {path.name: path.read_text() for path in theirs.iterdir()} == {"canary.txt": "canary"}
+        Home.of_project(Project(kept)).put_export(SESSION_ID, "page.md", b"page")
+
+
+def test_a_folder_of_others_ends_the_taking_turns_only_while_it_is_there(kept: Path, links: list[str]):
+    """A session goes without a spare while others have a folder in it, and with one again afterwards."""
+    theirs = folder_of(kept) / "mynotes"
+    theirs.mkdir()
+    (theirs / "a.txt").write_text("a")
+    write_generation(kept, 2, keep_spare=True)
+    assert not spare_of(kept).exists()
+    shutil.rmtree(theirs)
+    for number in (1, 2):
+        write_generation(kept, number, keep_spare=True)
+    links.clear()
+    write_generation(kept, 1, keep_spare=True)
+    assert "ctx-0001.txt" not in links
+    assert not theirs.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
+def test_something_else_in_the_place_of_spares_stops_nothing(project: Path, kind: str):
+    """A link or a file where spares go is neither followed nor touched: every generation is linked anew."""
+    outside = project / "outside"
+    outside.mkdir()
+    (outside / "canary").write_text("canary")
+    home = Home.of_project(Project(project))
+    with home.sessions(create=True):
+        spares = project / ".maestro/sessions" / SPARES
+    if kind == "file":
+        spares.write_text("a file")
+    else:
+        spares.symlink_to(outside if kind == "link" else project / "nowhere")
+    for number in (1, 2, 1, 2):
+        write_generation(project, number, keep_spare=True)
+        assert generation_of(project) == number
+    assert home.sweep_leftovers() == []
+    assert os.listdir(project / ".maestro/sessions/.staging") == []
+    assert os.listdir(outside) == ["canary"]
+    assert not (project / "nowhere").exists()
+    assert home.move_to_trash(SESSION_ID)
+    assert spares.is_symlink() or spares.read_text() == "a file"
 
 
 def test_what_changed_in_the_present_one_is_never_written_through_the_spare(kept: Path):

@@ -1,0 +1,77 @@
+"""What is damaged in an archive is said by whoever reads it, and never passed off as what was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from maestro_state.errors import FileCorrupt
+from maestro_state.ops.index import forget_session
+from tests.backends import Backend
+from tests.stored import filler
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "changed": lambda path: path.write_bytes(path.read_bytes()[::-1]),  # same size: only the digest tells
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "missing": Path.unlink,
+}
+
+
+async def archived(backend: Backend, maestro) -> Path:
+    """Archive a session with two runs that only the disk has; return its folder."""
+    session = await maestro.sessions.start("work")
+    fill = filler(backend, session.id)
+    fill.run(b"an answer\n", prompt=b"explain")
+    fill.run(b"another\n", prompt=b"again")
+    await maestro.sessions.end()
+    backend.raw.delete(*maestro.server.terms.keys.session(session.id))
+    await maestro.server.run(forget_session(maestro.server.terms, session.id))
+    return backend.project / ".maestro/sessions" / session.id
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_output_or_prompt_is_never_shown_as_whole(backend: Backend, damage: str):
+    """Reading, following and exporting say which file it is; what is whole beside it is read as before."""
+    async with backend.open_async() as maestro:
+        folder = await archived(backend, maestro)
+        first, second = await maestro.runs.list(folder.name)
+        assert await maestro.runs.output("0001", folder.name) == b"an answer\n"  # control: whole before
+        assert await maestro.runs.prompt(second, folder.name) == b"again"
+        DAMAGE[damage](folder / "runs/0001/output.txt")
+        DAMAGE[damage](folder / "runs/0002/prompt.txt")
+        with pytest.raises(FileCorrupt, match=r"0001/output\.txt is ") as caught:
+            await maestro.runs.output("0001", folder.name)
+        assert caught.value.hint == f"maestro verify {folder.name}"
+        with pytest.raises(FileCorrupt, match=r"0002/prompt\.txt is "):
+            await maestro.runs.prompt(second, folder.name)
+        with pytest.raises(FileCorrupt, match=r"0001/output\.txt is "):
+            [event async for event in maestro.follow.events(folder.name, cursor="start")]
+        assert await maestro.runs.output("0002", folder.name) == b"another\n"
+        assert await maestro.runs.prompt(first, folder.name) == b"explain"
+        for form in ("md", "json"):
+            done = await maestro.archive.export(folder.name, form=form)
+            assert [f"000{number}/" in note for number, note in enumerate(done.warnings, start=1)] == [True, True]
+            text = (folder / "exports" / done.path.rpartition("/")[2]).read_text()
+            assert "another" in text
+            assert text.count("output.txt is ") == text.count("prompt.txt is ") == 1
+        exported = json.loads(text)["runs"]
+        assert ["output.txt is " in exported[0]["damage"][0], "prompt.txt is " in exported[1]["damage"][0]] == [
+            True
+        ] * 2
+
+
+async def test_an_output_that_cleanup_removed_is_no_damage(backend: Backend):
+    """It reads as empty; one that is missing beside it is still said."""
+    async with backend.open_async() as maestro:
+        folder = await archived(backend, maestro)
+        await maestro.archive.cleanup(days=0)
+        assert not (folder / "runs/0001/output.txt").exists()  # control: the last one is kept
+        assert await maestro.runs.output("0001", folder.name) == b""
+        assert (await maestro.archive.export(folder.name)).warnings == []
+        (folder / "runs/0002/output.txt").unlink()
+        with pytest.raises(FileCorrupt, match=r"0002/output\.txt is missing"):
+            await maestro.runs.output("0002", folder.name)
