@@ -35,7 +35,7 @@ def use(app: App, tool: str, as_json: bool) -> None:
         output.document({"tool_active": chosen})
         return
     output.line(f"using {output.colour(output.safe(chosen), bold=True)}")
-    if not app.maestro.tools.is_installed(chosen):
+    if not app.maestro.tools.is_installed(tool):  # as it was named: seen from here
         output.warning(f"{output.safe(chosen)} is not installed here: runs fail unless it is where their worker runs")
 
 
