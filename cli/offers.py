@@ -4,7 +4,6 @@ checkpoint wrote to disk. Starts no server.
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -47,14 +46,14 @@ def fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the runs of the session, newest first."""
     del param
-    found = {PurePath(path).parts[1] for path in _on_disk(ctx, "runs") if len(PurePath(path).parts) > 1}
+    found = {path.split("/")[1] for path in _on_disk(ctx, "runs")}
     return [run_id for run_id in sorted(found, reverse=True) if run_id.startswith(incomplete)]
 
 
 def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the items of the session, removed ones too."""
     del param
-    found = {PurePath(path).stem for path in _on_disk(ctx, "context/items")}
+    found = {path.rpartition("/")[2].removesuffix(".json") for path in _on_disk(ctx, "context/items")}
     return [item_id for item_id in sorted(found) if item_id.startswith(incomplete)]
 
 

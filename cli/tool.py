@@ -21,7 +21,8 @@ def use(app: App, tool: str, as_json: bool) -> None:
     """Choose the tool that runs of this session use.
 
     TOOL is a name that maestro tool list shows, or a whole command line in quotes; it is split like a shell would and
-    never run by one, and gets context and prompt on its standard input.
+    never run by one, and gets context and prompt on its standard input. A program named by a relative path is the one
+    seen from here, wherever runs are asked for later.
 
     \b
     Example:

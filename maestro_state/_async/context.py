@@ -68,20 +68,17 @@ class AsyncContext:
             where = os.fspath(folder or os.getcwd())
             choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
             making = Making(tree, terms, self._server.now_ms(), checked, note)
-            if not again and any(not isinstance(entry, bytes) for entry in choice.entries):
-                making.there = await self._files_there(session_id)
             texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
-            total, added = len(choice.entries), Items()
+            total, added, unchanged = len(choice.entries), Items(), Items()
             batches = making.batches(choice.entries, texts)
             # A few files are not worth a thread. Closed before the tree is: its thread reads from there.
             with closing(ahead(batches) if total > ops.AHEAD_ITEMS else batches) as coming:
-                async for batch in self._add_all(session_id, coming):
+                async for batch in self._add_all(session_id, coming, None if again else unchanged):
                     added += batch
                     if progress:
-                        progress(len(added) + len(making.unchanged), total)
+                        progress(len(added) + len(unchanged), total)
             if not added:
                 await self._check_open(session_id)
-        unchanged = making.unchanged
         return Added([*unchanged, *added], [*choice.skipped, *making.skipped], [item.id for item in unchanged])
 
     async def _files_there(self, session_id: str) -> dict[tuple[str, str], ContextItem]:
@@ -170,8 +167,14 @@ class AsyncContext:
         added, _ = await self._add_batch(session_id, items, missing, mark)
         return added
 
-    async def _add_all(self, session_id: str, coming: Iterator[NewItems]) -> AsyncIterator[Items]:
-        """Add batch after batch, each in one round trip: it also asks what the next one has to bring along."""
+    async def _add_all(
+        self, session_id: str, coming: Iterator[NewItems], unchanged: Items | None
+    ) -> AsyncIterator[Items]:
+        """Add batch after batch, each in one round trip: it also asks what the next one has to bring along.
+
+        With `unchanged`, files that are active items already go there instead.
+        """
+        there: dict[tuple[str, str], ContextItem] | None = None
         batch, trouble = next(coming, None), None
         missing: AbstractSet[str] = await self._server.run(self._missing(session_id, batch)) if batch else frozenset()
         while batch is not None:
@@ -181,7 +184,15 @@ class AsyncContext:
             except MaestroError as error:
                 trouble = error  # with the next one: this one is added first
             then = self._missing(session_id, following) if following else None
-            added, missing = await self._add_batch(session_id, batch, missing, then=then)
+            # What the session has no content of is no item of it: only of what it has, items are worth reading.
+            if unchanged is not None and any(item.kind == "file" and item.digest not in missing for item in batch):
+                there = await self._files_there(session_id) if there is None else there
+                unchanged += [there[item.place] for item in batch if item.place in there]
+                batch = [item for item in batch if item.place not in there]
+            if batch:
+                added, missing = await self._add_batch(session_id, batch, missing, then=then)
+            else:
+                added, missing = Items(), await self._server.run(then) if then else frozenset()
             yield added
             batch = following
         if trouble is not None:

@@ -24,8 +24,6 @@ class Making:
         """Take what all items have in common."""
         self._tree, self._terms, self._now_ms, self._labels, self._note = tree, terms, now_ms, labels, note
         self.skipped: list[Skipped] = []
-        self.there: dict[tuple[str, str], ContextItem] = {}  #: files that need no second item, by path and digest
-        self.unchanged: list[ContextItem] = []
 
     def text(self, content: bytes) -> ops.NewItem:
         """Make an item of a text; raises what is wrong with it before anything is added."""
@@ -52,14 +50,10 @@ class Making:
                     raise
                 self.skipped.append(Skipped(place.path_rel, str(error)))  # it changed since it was listed
                 continue
-            item = ops.new_file(
+            yield ops.new_file(
                 self._now_ms, place.path_rel, content.data, content.mtime_ms,
                 labels=self._labels, notes=self._note, follow=place.is_outside,
             )  # fmt: skip
-            if known := self.there.get((place.path_rel, item.digest)):
-                self.unchanged.append(known)
-            else:
-                yield item
 
     def _refreshed(self, items: Iterable[ContextItem], *, is_named: bool) -> Iterator[ops.NewItem]:
         for item in items:

@@ -18,7 +18,7 @@ from maestro_state import Terminal, embedded
 from maestro_state.clock import now_ms
 from maestro_state.errors import InvalidValue, SessionNotFound
 from maestro_state.ops.events import PAGE
-from maestro_state.ops.terminals import LEASE_MS
+from maestro_state.ops.terminals import SHOWN_MS
 from tests.backends import Backend, Clock
 from tests.programs import python, running
 from tests.waiting import wait_until
@@ -152,7 +152,7 @@ async def test_presence_lasts_while_somebody_looks(backend: Backend):
         dead = maestro.follow.events(session.id, cursor="start", terminal=ME)
         for _ in range(2):
             await anext(dead)
-        clock.advance(seconds=LEASE_MS / 1000 - 1)
+        clock.advance(seconds=SHOWN_MS / 1000 - 1)
         assert (await maestro.sessions.status()).attached == [ME]
         clock.advance(seconds=2)
         assert (await maestro.sessions.status()).attached == []
