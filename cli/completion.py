@@ -6,7 +6,7 @@ import click
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
 def completion(shell: str) -> None:
     """Print the completion script for a shell.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def context() -> None:
 @click.option("--label", "labels", multiple=True, metavar="LABEL", help="A label for the items; may be given again.")
 @click.option("--note", metavar="TEXT", help="A note kept with the items.")
 @click.option("--follow", is_flag=True, help="Take files that a named link out of the project leads to.")
+@click.option("--again", is_flag=True, help="Add a file once more that is there already, unchanged.")
 @json_option
 @pass_app
 def add(
@@ -39,12 +41,13 @@ def add(
     labels: tuple[str, ...],
     note: str | None,
     follow: bool,
+    again: bool,
     as_json: bool,
 ) -> None:
     """Add files, folders, globs or texts, each with a snapshot of its content; - reads a text from standard input.
 
     An argument that names no file is a text, unless it looks like a path. Folders and globs leave out what .gitignore
-    names.
+    names. A file that is there already, unchanged, is not added a second time.
 
     \b
     Example:
@@ -61,7 +64,7 @@ def add(
     shown = output.Progress("added")
     try:
         added = app.maestro.context.add(
-            *arguments, kind=kind, labels=labels, note=note, follow=follow, progress=shown.update
+            *arguments, kind=kind, labels=labels, note=note, follow=follow, again=again, progress=shown.update
         )
     finally:
         # After Ctrl-C it stays on the screen: what it counts is in the session, whole.
@@ -75,10 +78,16 @@ def _show_added(added: Added, word: str, *, as_json: bool) -> None:
     if as_json:
         output.document(added)
         return
-    for item in added.items[:20]:
+    there = set(added.unchanged)
+    items = [item for item in added.items if item.id not in there]
+    for item in items[:20]:
         output.line(f"{output.colour(item.id, bold=True)} {word}  {_kind_and_what(item)}")
-    if len(added.items) > 20:
-        output.line(f"… and {len(added.items) - 20} more, up to {added.items[-1].id}")
+    if len(items) > 20:
+        output.line(f"… and {len(items) - 20} more, up to {items[-1].id}")
+    for item in [item for item in added.items if item.id in there][:20]:
+        output.warning(f"{describe(item)} is already there as {item.id}, unchanged")
+    if len(there) > 20:
+        output.warning(f"… and {len(there) - 20} more that are already there")
     for one in added.skipped[:20]:
         output.warning(f"skipped {one.path}: {one.reason}")
     if len(added.skipped) > 20:
@@ -141,7 +150,7 @@ def _drift(word: str) -> str:
 
 
 @context.command()
-@click.argument("item_id", metavar="ID")
+@click.argument("item_id", metavar="ID", shell_complete=offers.items)
 @json_option
 @pass_app
 def show(app: App, item_id: str, as_json: bool) -> None:
@@ -168,7 +177,7 @@ def show(app: App, item_id: str, as_json: bool) -> None:
 
 
 @context.command()
-@click.argument("item_ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("item_ids", nargs=-1, required=True, metavar="ID…", shell_complete=offers.items)
 @json_option
 @pass_app
 def remove(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
@@ -208,7 +217,7 @@ def clear(app: App, as_json: bool) -> None:
 
 
 @context.command("use-output")
-@click.argument("run", metavar="RUN|last")
+@click.argument("run", metavar="RUN|last", shell_complete=offers.runs)
 @click.option("--lines", metavar="A-B", help="Only these lines, counted from 1, both included.")
 @click.option("--note", metavar="TEXT", help="Why it is relevant.")
 @json_option
@@ -224,7 +233,7 @@ def use_output(app: App, run: str, lines: str | None, note: str | None, as_json:
 
 
 @context.command()
-@click.argument("item_ids", nargs=-1, metavar="[ID…]")
+@click.argument("item_ids", nargs=-1, metavar="[ID…]", shell_complete=offers.items)
 @json_option
 @pass_app
 def refresh(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:

@@ -197,6 +197,7 @@ def list_discussions(app: App, status: str | None, as_json: bool) -> None:
       maestro discuss list --status open
     """
     from cli import output
+    from maestro_state.clock import from_iso, now_ms
 
     listing = app.maestro.discussions.list()
     rows = [row for row in listing.rows if status in (None, row.meta.status)]
@@ -206,15 +207,18 @@ def list_discussions(app: App, status: str | None, as_json: bool) -> None:
         return
     if not rows:
         output.note("no discussions yet: maestro discuss start")
+    # People get what they can type; programs, behind a pipe, the whole id and the time.
+    ids = [row.meta.session_id for row in listing.rows]
+    shown, now = output.telling_length(ids) if output.is_terminal() else None, now_ms()
     output.table(
         ("discussion", "status", "about", "contract", "last changed", "first said"),
         [
             (
-                row.meta.session_id,
+                row.meta.session_id[:shown],
                 row.meta.status,
                 f"{row.meta.context.kind} {row.meta.context.ref or ''}".strip(),
                 row.meta.contract_type,
-                output.local_time(row.meta.updated_at),
+                output.ago(from_iso(row.meta.updated_at), now) if shown else output.local_time(row.meta.updated_at),
                 _shown(row.meta.initial_prompt),
             )
             for row in rows
@@ -293,6 +297,7 @@ def _print_outcome(outcome: Outcome) -> None:
             _print_difference(change.path, change.before, change.after)
     where = ", ".join(change.path for change in outcome.changes)
     what = ("would change " if outcome.dry_run else "changed ") + where if where else "nothing to change"
+    what = "nothing applied" if outcome.error else what
     output.line(f"{outcome.result}  {_operations(outcome.ops_count)}, {what}")
 
 

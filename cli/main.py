@@ -131,8 +131,9 @@ def run(arguments: list[str]) -> int:
         click.echo(error.format_message())
         return 2 if error.ctx and error.ctx.parent else 0
     except click.UsageError as error:
-        hint = f"{error.ctx.command_path} --help" if error.ctx else "maestro --help"
-        return _fail(arguments, 2, "usage", error.format_message(), hint)
+        hint = _belongs_before(error) or (f"{error.ctx.command_path} --help" if error.ctx else "maestro --help")
+        # Click sets the choices of an argument that is missing apart with tabs.
+        return _fail(arguments, 2, "usage", " ".join(error.format_message().split()), hint)
     except click.ClickException as error:
         return _fail(arguments, 2, "usage", error.format_message(), None)
     except (KeyboardInterrupt, click.Abort):
@@ -147,6 +148,16 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one line that keeps a bug from printing a traceback at a user
         message = f"unexpected {type(error).__name__}: {error}"
         return _fail(arguments, 1, "internal", message, "run it again with MAESTRO_DEBUG=1 and report what it prints")
+
+
+def _belongs_before(error: click.UsageError) -> str | None:
+    """Say where an option of `maestro` itself goes, if it was given to a command."""
+    places = {"--session": "REF", "--project": "DIR"}
+    if not isinstance(error, click.NoSuchOption) or error.option_name not in places or error.ctx is None:
+        return None
+    command = error.ctx.command_path.removeprefix("maestro ")
+    option = error.option_name
+    return f"{option} goes before the command: maestro {option} {places[option]} {command} …"
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -1,8 +1,15 @@
-"""What the shell offers on TAB: the sessions this checkout knows and the tools of the catalogue. Starts no server."""
+"""What the shell offers on TAB: sessions this checkout knows, tools, fields, and the runs and items that the last
+checkpoint wrote to disk. Starts no server.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from maestro_state.archive.reader import ArchivedSession
 
 
 def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -26,3 +33,51 @@ def tools(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     from maestro_state.catalog.tools import TOOLS
 
     return [tool.name for tool in TOOLS if tool.name.startswith(incomplete)]
+
+
+def fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the fields of a session that can be set."""
+    del ctx, param
+    from maestro_state.models import SETTABLE
+
+    return [name for name in SETTABLE if name.startswith(incomplete)]
+
+
+def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the runs of the session, newest first."""
+    del param
+    found = {path.split("/")[1] for path in _on_disk(ctx, "runs")}
+    return [run_id for run_id in sorted(found, reverse=True) if run_id.startswith(incomplete)]
+
+
+def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the items of the session, removed ones too."""
+    del param
+    found = {path.rpartition("/")[2].removesuffix(".json") for path in _on_disk(ctx, "context/items")}
+    return [item_id for item_id in sorted(found) if item_id.startswith(incomplete)]
+
+
+def _on_disk(ctx: click.Context, folder: str) -> list[str]:
+    """Return the files of a folder of the session this terminal is on, as the last checkpoint left them."""
+    from maestro_state.errors import MaestroError
+
+    try:
+        archive = _archive(ctx)
+        return archive.files(folder) if archive else []
+    except (MaestroError, OSError):
+        return []
+
+
+def _archive(ctx: click.Context) -> ArchivedSession | None:
+    import os
+
+    from maestro_state.archive.home import Home
+    from maestro_state.archive.reader import ArchivedSession
+    from maestro_state.names import pick
+    from maestro_state.project import Project, find_root
+
+    options = ctx.find_root().params
+    project = Project(find_root(options.get("project") or "."))
+    ref = options.get("session_ref") or os.environ.get("MAESTRO_SESSION") or project.active()
+    rows = sorted(project.index(), key=lambda row: row.updated_at, reverse=True)
+    return ArchivedSession(Home.of_project(project), pick(ref, [row.id for row in rows])) if ref else None

@@ -20,6 +20,9 @@ import msgspec
 #: an argument that is not UTF-8: they cannot be printed at all.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+#: Columns of an id's end that a table keeps: the two dashes and the six characters that are a reference.
+_END_COLUMNS = 8
+
 STATE_COLOURS = {
     "iniciada": "blue",
     "com_contexto": "cyan",
@@ -193,19 +196,41 @@ def clip(text: str, columns: int) -> str:
     """Shorten a plain text to a width, with an ellipsis where something is missing."""
     if width_of(text) <= columns:
         return text
-    kept, used = [], 0
-    for char in text:
+    return _beginning(text, columns - 1) + "…"
+
+
+def clip_middle(text: str, columns: int) -> str:
+    """Shorten a plain text to a width where the end matters most: an id's last characters are what one types."""
+    if width_of(text) <= columns:
+        return text
+    end = _beginning(text[::-1], min(_END_COLUMNS, columns // 2))[::-1]
+    return _beginning(text, columns - 1 - width_of(end)) + "…" + end
+
+
+def telling_length(ids: Iterable[str], least: int = 8) -> int:
+    """Return how many characters tell ids apart: a beginning of that length names each of them."""
+    from itertools import pairwise
+
+    def differ_at(one: str, other: str) -> int:
+        return next((at for at, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), len(one))
+
+    return max([least, *(differ_at(one, other) + 1 for one, other in pairwise(sorted(set(ids))))])
+
+
+def _beginning(text: str, columns: int) -> str:
+    """Return as much of a text as fits."""
+    used = 0
+    for at, char in enumerate(text):
         used += _columns(char)
-        if used > columns - 1:
-            break
-        kept.append(char)
-    return "".join(kept) + "…"
+        if used > columns:
+            return text[:at]
+    return text
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = 1) -> None:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = 1, ids: int | None = None) -> None:
     """Print a table that fits the terminal: the flexible column gives way. A pipe gets tabs and no header.
 
-    Cells may hold anything: what is not coloured by us is made harmless.
+    Cells may hold anything: what is not coloured by us is made harmless. The column `ids` keeps the ends of its cells.
     """
     body = [[cell if isinstance(cell, Coloured) else safe(cell).replace("\n", " ") for cell in row] for row in rows]
     if not is_terminal():
@@ -220,7 +245,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int
             widths[column], over = widths[column] - given, over - given
     line("  ".join(colour(_pad(cell, width), dim=True) for cell, width in zip(header, widths, strict=True)).rstrip())
     for row in body:
-        line("  ".join(_pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        cells = enumerate(zip(row, widths, strict=True))
+        line("  ".join(_pad(cell, width, clip_middle if at == ids else clip) for at, (cell, width) in cells).rstrip())
 
 
 def _screen_columns() -> int:
@@ -229,9 +255,9 @@ def _screen_columns() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def _pad(cell: str, width: int) -> str:
+def _pad(cell: str, width: int, clipped: Callable[[str, int], str] = clip) -> str:
     if width_of(cell) > width:
-        cell = clip(click.unstyle(cell), width)
+        cell = clipped(click.unstyle(cell), width)
     return cell + " " * (width - width_of(cell))
 
 
@@ -239,6 +265,11 @@ def ago(then_ms: int, now_ms: int) -> str:
     """Say how long ago something was, in the one unit that matters."""
     seconds = max(0, (now_ms - then_ms) // 1000)
     return "just now" if seconds < 5 else f"{duration(seconds)} ago"
+
+
+def size(count: int) -> str:
+    """Say how many bytes something has."""
+    return f"{count} byte{'' if count == 1 else 's'}"
 
 
 def duration(seconds: int) -> str:

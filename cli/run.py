@@ -58,6 +58,9 @@ def run(
     asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options}
     if confirm and not dry:
         asked["confirmed_at"] = _confirmed(app, content, options["tool"], as_json=as_json)
+        if asked["confirmed_at"] is None:
+            output.warning("nothing sent")
+            return 1
     if cookie := options["cookie"] or app.maestro.settings.cookie:
         app.maestro.work.read(cookie)  # one that nobody knows fails now, not when the tool has done its work
     started = room.start(content, dry=dry, **asked)
@@ -104,8 +107,8 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
     return (prompt or "").encode(errors="surrogateescape"), "cli"
 
 
-def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> str:
-    """Show what would be sent and ask; return when it was agreed to."""
+def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> str | None:
+    """Show what would be sent and ask; return when it was agreed to, None when it was not."""
     from maestro_state.clock import iso, now_ms
     from maestro_state.errors import UsageError
 
@@ -113,8 +116,7 @@ def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> 
     if as_json or not sys.stdin.isatty():
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
     _show_preview(preview.argv, preview.stdin)
-    click.confirm("Send this?", abort=True)
-    return iso(now_ms())
+    return iso(now_ms()) if click.confirm("Send this?") else None
 
 
 def _show_preview(argv: list[str], stdin: bytes) -> None:
@@ -123,7 +125,7 @@ def _show_preview(argv: list[str], stdin: bytes) -> None:
     from cli import output
 
     output.line(output.colour("would execute", dim=True) + f"  {output.safe(shlex.join(argv))}")
-    output.line(output.colour("with this on its standard input", dim=True) + f" ({len(stdin)} bytes)")
+    output.line(output.colour("with this on its standard input", dim=True) + f" ({output.size(len(stdin))})")
     output.line()
     output.raw(stdin)
     output.line()

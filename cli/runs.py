@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _usage(run: Run) -> str:
 
 
 @click.command()
-@click.argument("run_id", metavar="[RUN]", default="last")
+@click.argument("run_id", metavar="[RUN]", default="last", shell_complete=offers.runs)
 @click.option("--prompt", "part", flag_value="prompt", help="What was asked.")
 @click.option("--context", "part", flag_value="context", help="What was sent of the context.")
 @click.option("--meta", "part", flag_value="meta", help="How it went.")
@@ -125,7 +126,7 @@ def _show_output(app: App, run: Run, *, raw: bool) -> None:
 
 
 @click.command()
-@click.argument("run_id", metavar="[RUN]", required=False)
+@click.argument("run_id", metavar="[RUN]", required=False, shell_complete=offers.runs)
 @click.option("--wait", is_flag=True, help="Return when it has ended.")
 @json_option
 @pass_app

@@ -81,7 +81,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
         output.document({"sessions": rows})
         return
     if not rows:
-        output.note("no sessions yet: maestro session start NAME")
+        output.note(_why_none(app, state=state, user=me if mine else user, show_all=show_all))
         return
     now = now_ms()
     # Whose a session is matters where there are others.
@@ -99,7 +99,18 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
             )
             for row in rows
         ],
+        ids=1,
     )
+
+
+def _why_none(app: App, *, state: str | None, user: str | None, show_all: bool) -> str:
+    """Say why a list is empty: there are none at all, or none of the kind that was asked for."""
+    others = app.maestro.sessions.list(everything=show_all) if state or user else []
+    if not others:
+        return "no sessions yet: maestro session start NAME"
+    wanted = " ".join([*([f"of {user}"] if user else []), *([f"in state {state}"] if state else [])])
+    there = "1 other session is" if len(others) == 1 else f"{len(others)} other sessions are"
+    return f"no session {wanted}; {there} there: maestro session list"
 
 
 @session.command()
@@ -199,9 +210,13 @@ def switch(app: App, ref: str, as_json: bool) -> None:
 
 @session.command()
 @click.argument("ref", required=False, shell_complete=offers.sessions)
-@click.option("--wait", is_flag=True, help="Wait for open runs to end first.")
+@click.option("--wait", is_flag=True, help="Wait for open runs to end first, as long as they take.")
 @click.option("--cancel", is_flag=True, help="Cancel open runs first.")
-@click.option("--no-wait", is_flag=True, help="Leave the archive to a worker, or the sweeper.")
+@click.option(
+    "--no-wait",
+    is_flag=True,
+    help="Do not wait for the archive: a worker, or the sweeper, writes it. Goes with --wait, which is about runs.",
+)
 @json_option
 @pass_app
 def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_json: bool) -> None:
@@ -214,10 +229,15 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
     from cli import output
     from maestro_state.errors import RunsOpen
 
+    if wait and cancel:
+        raise click.UsageError("--wait and --cancel cannot be used together: open runs end, or are ended")
     session_id = app.maestro.sessions.resolve(ref)
     while True:
         if wait or cancel:
-            app.maestro.runs.settle(session_id, cancel=cancel)
+            with output.status_line() as told:
+                if told:
+                    told("canceling open runs" if cancel else "waiting for open runs to end")
+                app.maestro.runs.settle(session_id, cancel=cancel)
         try:
             with output.status_line() as told:
                 ended = app.maestro.sessions.end(session_id, archive=not no_wait, told=told)
@@ -264,7 +284,7 @@ def _show(record: Session, word: str, *, as_json: bool) -> None:
 @click.option("--trash", is_flag=True, help="Keep its archive, in .maestro/trash/.")
 @json_option
 @pass_app
-def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> None:
+def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
     """Remove a session from the server, the disk and the index, for good or into the trash.
 
     \b
@@ -280,16 +300,19 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> None:
             what = "moved to the trash" if trash else "removed for good"
             raise UsageError(f"{session_id} would be {what}", hint="add --yes to do it without asking")
         question = f"Move {session_id} to the trash" if trash else f"Remove {session_id} and everything in it for good"
-        click.confirm(f"{question}?", abort=True)
+        if not click.confirm(f"{question}?"):
+            output.warning("nothing removed")
+            return 1
     deleted = app.maestro.sessions.delete(session_id, trash=trash)
     if as_json:
         output.document({"deleted": deleted})
     else:
         output.line(f"{deleted} {'moved to the trash' if trash else 'deleted'}")
+    return 0
 
 
 @session.command("get")
-@click.argument("field")
+@click.argument("field", shell_complete=offers.fields)
 @click.argument("ref", required=False, shell_complete=offers.sessions)
 @json_option
 @pass_app
@@ -312,7 +335,7 @@ def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:
 
 
 @session.command("set")
-@click.argument("field")
+@click.argument("field", shell_complete=offers.fields)
 @click.argument("value")
 @click.option("--if-revision", type=click.IntRange(min=0), metavar="N", help="Only if nobody changed it since.")
 @json_option

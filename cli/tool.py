@@ -21,7 +21,8 @@ def use(app: App, tool: str, as_json: bool) -> None:
     """Choose the tool that runs of this session use.
 
     TOOL is a name that maestro tool list shows, or a whole command line in quotes; it is split like a shell would and
-    never run by one, and gets context and prompt on its standard input.
+    never run by one, and gets context and prompt on its standard input. A program named by a relative path is the one
+    seen from here, wherever runs are asked for later.
 
     \b
     Example:
@@ -35,7 +36,7 @@ def use(app: App, tool: str, as_json: bool) -> None:
         output.document({"tool_active": chosen})
         return
     output.line(f"using {output.colour(output.safe(chosen), bold=True)}")
-    if not app.maestro.tools.is_installed(chosen):
+    if not app.maestro.tools.is_installed(tool):  # as it was named: seen from here
         output.warning(f"{output.safe(chosen)} is not installed here: runs fail unless it is where their worker runs")
 
 

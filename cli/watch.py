@@ -22,7 +22,7 @@ _LONGEST_S = 366 * 24 * 3600
 @click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without one.")
 @json_option
 @pass_app
-def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> None:
+def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> int:
     """Follow a session live.
 
     Every event is shown once, in the same order in every terminal. Ctrl-C leaves; the session goes on.
@@ -38,13 +38,26 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
     session_id = app.maestro.sessions.read(ref).id
     output.note(f"watching {session_id} (Ctrl-C leaves)")
     until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
-    for event in app.maestro.follow.events(
-        session_id, cursor=cursor, until_idle_ms=until_idle_ms, terminal=app.terminal()
-    ):
-        if as_json:
-            output.json_line(event.document())
-        else:
-            output.line(describe(event))
+    last = cursor or app.maestro.follow.newest(session_id)
+    try:
+        for event in app.maestro.follow.events(
+            session_id, cursor=last, until_idle_ms=until_idle_ms, terminal=app.terminal()
+        ):
+            last = event.id
+            if as_json:
+                output.json_line(event.document())
+            elif not _is_blank(event):
+                output.line(describe(event))
+    except KeyboardInterrupt:
+        if not as_json:
+            output.note(f"\nleft; go on with: maestro watch {session_id} --from {last}")
+        return 130
+    return 0
+
+
+def _is_blank(event: Event) -> bool:
+    """Tell whether an event has nothing for people: output that is only the end of a line."""
+    return event.type == "run.output" and not event.data["text"].strip()
 
 
 def describe(event: Event) -> str:
@@ -70,8 +83,8 @@ def _gist(event: Event) -> str:
         case "context.added":
             instead = f" instead of {data['replaces']}" if "replaces" in data else ""
             return f"{data['item']} {data['kind']} {data.get('source', '')}".rstrip() + instead + who
-        case "context.removed":
-            return f"{data['item']}{who}"
+        case "context.removed" | "run.cancel_requested":
+            return f"{data.get('item') or data.get('run')}{who}"
         case "tool.selected":
             return f"{data['tool']}{who}"
         case "run.started" | "run.previewed":

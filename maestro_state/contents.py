@@ -45,8 +45,9 @@ class Skipped(msgspec.Struct, frozen=True):
 class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a command added to the context."""
 
-    items: list[ContextItem]
+    items: list[ContextItem]  #: those that were there already too, unchanged
     skipped: list[Skipped] = []
+    unchanged: list[str] = []  #: ids of those that were there already
 
 
 class SentItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -108,8 +108,15 @@ class _Attempt:
     def make(self) -> Ended:
         """Call the tool; LostClaim when the run was taken away meanwhile."""
         run = self._claim.run
+        folder = self._claim.working_directory
+        if not os.path.isdir(folder):
+            where, remedy = (
+                f"on {socket.gethostname()}, where the worker runs",
+                "maestro session set working_directory DIR",
+            )
+            return self._failed(f"the working directory {folder} is not there {where} ({remedy})")
         try:
-            tool = resolve(run.tool)
+            tool = resolve(run.tool, folder=folder)
             prompt, *contents = self._maestro.claims.contents(self._claim)
             sent = render(prompt, list(zip(self._claim.sent, contents, strict=True)))
         except ServerUnavailable:
@@ -119,9 +126,6 @@ class _Attempt:
         parser = tool.parser()
         # The bytes of a plain tool are its output; of the others it is the text for people that their events carry.
         self._parser = None if tool.is_plain else parser
-        folder = self._claim.working_directory
-        if not os.path.isdir(folder):
-            return self._failed(f"the working directory {folder} is not there")
         environment = tool.environment(os.environ, run.env)
         # A program that the project's own file names counts only when its user trusts that file.
         program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))

@@ -53,12 +53,6 @@ class AsyncClaims:
         found: list[Run] = await self._server.fetch(contents_ops.read_runs(self._server.terms, claim.session_id))
         return [run for run in found if run.id != claim.run.id]
 
-    async def add_output(self, claim: Claim, offset: int, data: bytes) -> bool:
-        """Append output; tell whether the run is to be canceled."""
-        call = ops.add_output(self._server.terms, claim, offset, data, self._server.now_ms())
-        is_canceled: bool = await self._change(claim.session_id, call)
-        return is_canceled
-
     async def add_outputs(self, claim: Claim, offset: int, pieces: list[bytes]) -> bool:
         """Append several pieces of output in one write; tell whether the run is to be canceled."""
         now_ms, calls = self._server.now_ms(), []

@@ -51,6 +51,12 @@ class AsyncFollow:
             async for event in events:
                 yield event
 
+    async def newest(self, ref: str | None = None) -> str | None:
+        """Return the id of a session's newest event, the cursor of whoever begins now; None for one only on disk."""
+        source = await self._sessions.source(ref)
+        record = await source.record()
+        return None if source.archived else await self._first_cursor(record.id, None)
+
     async def _live(
         self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
     ) -> AsyncIterator[Event]:

@@ -116,7 +116,7 @@ class AsyncMaestro:
         """Start, follow, cancel, list and look at runs."""
         from maestro_state._async.runs import AsyncRuns
 
-        return AsyncRuns(self.server, self.sessions, self.queue, self.settings)
+        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project.root)
 
     @cached_property
     def claims(self) -> AsyncClaims:

@@ -85,13 +85,13 @@ class AsyncSessions:
     ) -> Session:
         """Start a session and put this checkout on it."""
         slug, ttl_ms = slugify(name), self._ttl_ms(ttl_seconds)
-        if tool is not None:
-            from maestro_state.catalog import resolve
-
-            tool = resolve(tool).name
         self._project.check_index()
         directory = working_directory or str(self._project.root)
         ops.check_directory(directory)
+        if tool is not None:
+            from maestro_state.catalog import stored
+
+            tool = stored(tool, directory, self._project.root).name
         fields = {
             "working_directory": directory,
             "notes": note,

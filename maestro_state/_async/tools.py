@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
-from maestro_state.catalog import names, resolve
+from maestro_state.catalog import names, resolve, stored
 from maestro_state.clock import iso, new_suffix
 from maestro_state.errors import InvalidValue, ToolNotFound
 from maestro_state.ops import context as ops
@@ -30,10 +30,18 @@ class AsyncTools:
         self._environment = environment
 
     async def use(self, tool: str, ref: str | None = None) -> str:
-        """Choose the tool that runs of a session use: a name of the catalogue, or a whole command line."""
-        chosen = resolve(tool, self._environment.get("PATH")).name
-        check_no_secret(chosen)
+        """Choose the tool that runs of a session use: a name of the catalogue, or a whole command line.
+
+        A program named by a relative path counts from the current folder; it is stored as it is seen from the session's
+        working directory, where runs use it.
+        """
+        check_no_secret(tool)
         session_id = await self._sessions.resolve(ref)
+        chosen = tool.strip()
+        if chosen not in names():
+            record = await self._sessions.read(session_id)
+            path = self._environment.get("PATH")
+            chosen = stored(tool, record.working_directory, self._project.root, path).name
         await self._server.change(
             session_id, ops.set_tool(self._server.terms, self._server.stamp(), session_id, chosen)
         )
@@ -41,7 +49,10 @@ class AsyncTools:
 
     async def is_installed(self, tool: str) -> bool:
         """Tell whether a tool's program is found here; runs need it where their worker is."""
-        found = resolve(tool, self._environment.get("PATH"))
+        try:
+            found = resolve(tool, self._environment.get("PATH"))
+        except ToolNotFound:
+            return False
         known = found.program(self._environment.get("PATH"))
         return known is not None or found.name in trusted_paths(self._project, self._environment)
 

@@ -12,12 +12,13 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import iso
 from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
-from maestro_state.errors import ItemNotFound, MaestroError
+from maestro_state.errors import InvalidTransition, ItemNotFound, MaestroError
 from maestro_state.ops import context as ops
 from maestro_state.ops import runs as run_ops
 from maestro_state.ops.contents import read_items, read_runs
 from maestro_state.project import Project
 from maestro_state.scripts import Call
+from maestro_state.states import FROZEN
 
 #: What `list` returns; inside the class, `list` is the verb.
 Listed = list[ListedItem]
@@ -45,6 +46,7 @@ class Context:
         labels: Iterable[str] = (),
         note: str | None = None,
         follow: bool = False,
+        again: bool = False,
         folder: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> Added:
@@ -52,7 +54,9 @@ class Context:
 
         A text names a file if there is one of that name (seen from `folder`, by default the current one), else is added
         itself, unless it looks like a path; `kind` file or text decides it for all, and bytes are always a text.
-        Items are added in batches, each whole or not at all; `progress` is told after each.
+        Items are added in batches, each whole or not at all; `progress` is told after each. A file that is an active
+        item already, with the same content, is not added a second time unless `again`; two that add it at the same
+        moment both do.
         """
         from maestro_state.files.ahead import ahead
         from maestro_state.files.choosing import choose
@@ -66,17 +70,29 @@ class Context:
             choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
             making = Making(tree, terms, self._server.now_ms(), checked, note)
             texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
-            total, added = len(choice.entries), Items()
+            total, added, unchanged = len(choice.entries), Items(), Items()
             batches = making.batches(choice.entries, texts)
             # A few files are not worth a thread. Closed before the tree is: its thread reads from there.
             with closing(ahead(batches) if total > ops.AHEAD_ITEMS else batches) as coming:
-                for batch in self._add_all(session_id, coming):
+                for batch in self._add_all(session_id, coming, None if again else unchanged):
                     added += batch
                     if progress:
-                        progress(len(added), total)
+                        progress(len(added) + len(unchanged), total)
             if not added:
-                self._sessions.read(session_id)
-        return Added(added, [*choice.skipped, *making.skipped])
+                self._check_open(session_id)
+        return Added([*unchanged, *added], [*choice.skipped, *making.skipped], [item.id for item in unchanged])
+
+    def _files_there(self, session_id: str) -> dict[tuple[str, str], ContextItem]:
+        """Return the files among the active items, by path and digest."""
+        items = self._server.fetch(read_items(self._server.terms, session_id))
+        files = (item for item in items if item.state == "active" and item.kind == "file")
+        return {(str(item.source.get("path_rel")), item.snapshot.digest): item for item in files}
+
+    def _check_open(self, session_id: str) -> None:
+        """Refuse what takes no context, also where there is nothing to write."""
+        session = self._sessions.read(session_id)
+        if session.state in FROZEN:
+            raise InvalidTransition(session_id, session.state, "adding context")
 
     def list(self, ref: str | None = None, *, everything: bool = False) -> Listed:
         """List the active items, or `everything` that ever was one, each file with how it compares now."""
@@ -153,8 +169,14 @@ class Context:
         added, _ = self._add_batch(session_id, items, missing, mark)
         return added
 
-    def _add_all(self, session_id: str, coming: Iterator[NewItems]) -> Iterator[Items]:
-        """Add batch after batch, each in one round trip: it also asks what the next one has to bring along."""
+    def _add_all(
+        self, session_id: str, coming: Iterator[NewItems], unchanged: Items | None
+    ) -> Iterator[Items]:
+        """Add batch after batch, each in one round trip: it also asks what the next one has to bring along.
+
+        With `unchanged`, files that are active items already go there instead.
+        """
+        there: dict[tuple[str, str], ContextItem] | None = None
         batch, trouble = next(coming, None), None
         missing: AbstractSet[str] = self._server.run(self._missing(session_id, batch)) if batch else frozenset()
         while batch is not None:
@@ -164,7 +186,15 @@ class Context:
             except MaestroError as error:
                 trouble = error  # with the next one: this one is added first
             then = self._missing(session_id, following) if following else None
-            added, missing = self._add_batch(session_id, batch, missing, then=then)
+            # What the session has no content of is no item of it: only of what it has, items are worth reading.
+            if unchanged is not None and any(item.kind == "file" and item.digest not in missing for item in batch):
+                there = self._files_there(session_id) if there is None else there
+                unchanged += [there[item.place] for item in batch if item.place in there]
+                batch = [item for item in batch if item.place not in there]
+            if batch:
+                added, missing = self._add_batch(session_id, batch, missing, then=then)
+            else:
+                added, missing = Items(), self._server.run(then) if then else frozenset()
             yield added
             batch = following
         if trouble is not None:

@@ -52,6 +52,12 @@ class Follow:
             for event in events:
                 yield event
 
+    def newest(self, ref: str | None = None) -> str | None:
+        """Return the id of a session's newest event, the cursor of whoever begins now; None for one only on disk."""
+        source = self._sessions.source(ref)
+        record = source.record()
+        return None if source.archived else self._first_cursor(record.id, None)
+
     def _live(
         self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
     ) -> Iterator[Event]:

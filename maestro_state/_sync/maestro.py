@@ -117,7 +117,7 @@ class Maestro:
         """Start, follow, cancel, list and look at runs."""
         from maestro_state._sync.runs import Runs
 
-        return Runs(self.server, self.sessions, self.queue, self.settings)
+        return Runs(self.server, self.sessions, self.queue, self.settings, self.project.root)
 
     @cached_property
     def claims(self) -> Claims:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from maestro_state._sync.claims import Claims
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
-from maestro_state.catalog import resolve
+from maestro_state.catalog import Tool, resolve, stored
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run, SentItem
 from maestro_state.errors import (
@@ -55,8 +56,16 @@ class Preview(msgspec.Struct, frozen=True):
 class Runs:
     """The runs of a session, from the side that asks for them."""
 
-    def __init__(self, server: Server, sessions: Sessions, queue: Queue, settings: Settings) -> None:
-        """Take the sessions for their references, and the queue that wakes workers."""
+    def __init__(
+        self,
+        server: Server,
+        sessions: Sessions,
+        queue: Queue,
+        settings: Settings,
+        root: os.PathLike[str],
+    ) -> None:
+        """Take the sessions for their references, the queue that wakes workers, and the checkout's top folder."""
+        self._root = root
         self._server = server
         self._sessions = sessions
         self._queue = queue
@@ -82,7 +91,7 @@ class Runs:
         """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded."""
         session = self._sessions.read(ref)
         request = ops.RunRequest(
-            tool=resolve(self._tool(session, tool)).name,
+            tool=self._tool(session, tool).name,
             prompt_source=prompt_source,
             prompt_file=prompt_file,
             dry=dry,
@@ -100,13 +109,16 @@ class Runs:
         self._server.note(session.id, summary)
         return self.read(run_id, session.id)
 
-    def _tool(self, session: Session, tool: str | None) -> str:
-        chosen = tool or session.tool_active
+    def _tool(self, session: Session, tool: str | None) -> Tool:
+        """Return the tool a run uses: one named now counts from the current folder, the session's from its own."""
+        if tool:
+            return stored(tool, session.working_directory, self._root)
+        chosen = session.tool_active
         if not chosen and session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")
         if not chosen:
             raise NoTool(session.id)
-        return chosen
+        return resolve(chosen, folder=session.working_directory)
 
     def _start(
         self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None
@@ -144,17 +156,20 @@ class Runs:
     def preview(self, prompt: str | bytes, ref: str | None = None, *, tool: str | None = None) -> Preview:
         """Return what a run started now would execute and be sent."""
         session = self._sessions.read(ref)
+        if session.state in FROZEN:
+            raise InvalidTransition(session.id, session.state, "running a tool")
         content = prompt.encode() if isinstance(prompt, str) else prompt
         ops.check_prompt(self._server.terms, content)
         _, sent = self._seen(session.id)
-        chosen = resolve(self._tool(session, tool))
-        return Preview(chosen.argv(), self._rendered(session.id, content, sent))
+        argv = self._tool(session, tool).argv()
+        return Preview(argv, self._rendered(session.id, content, sent))
 
     def preview_of(self, run: Run, ref: str | None = None) -> Preview:
         """Return what a run was, or would have been, sent."""
-        session_id = self._sessions.resolve(ref)
-        prompt, sent = self.prompt(run, session_id), self.sent(run.id, session_id)
-        return Preview(resolve(run.tool).argv(), self._rendered(session_id, prompt, sent))
+        session = self._sessions.read(ref)
+        prompt, sent = self.prompt(run, session.id), self.sent(run.id, session.id)
+        argv = resolve(run.tool, folder=session.working_directory).argv()
+        return Preview(argv, self._rendered(session.id, prompt, sent))
 
     def _rendered(self, session_id: str, prompt: bytes, sent: Sent) -> bytes:
         if not sent:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
-from maestro_state.catalog import names, resolve
+from maestro_state.catalog import names, resolve, stored
 from maestro_state.clock import iso, new_suffix
 from maestro_state.errors import InvalidValue, ToolNotFound
 from maestro_state.ops import context as ops
@@ -31,10 +31,18 @@ class Tools:
         self._environment = environment
 
     def use(self, tool: str, ref: str | None = None) -> str:
-        """Choose the tool that runs of a session use: a name of the catalogue, or a whole command line."""
-        chosen = resolve(tool, self._environment.get("PATH")).name
-        check_no_secret(chosen)
+        """Choose the tool that runs of a session use: a name of the catalogue, or a whole command line.
+
+        A program named by a relative path counts from the current folder; it is stored as it is seen from the session's
+        working directory, where runs use it.
+        """
+        check_no_secret(tool)
         session_id = self._sessions.resolve(ref)
+        chosen = tool.strip()
+        if chosen not in names():
+            record = self._sessions.read(session_id)
+            path = self._environment.get("PATH")
+            chosen = stored(tool, record.working_directory, self._project.root, path).name
         self._server.change(
             session_id, ops.set_tool(self._server.terms, self._server.stamp(), session_id, chosen)
         )
@@ -42,7 +50,10 @@ class Tools:
 
     def is_installed(self, tool: str) -> bool:
         """Tell whether a tool's program is found here; runs need it where their worker is."""
-        found = resolve(tool, self._environment.get("PATH"))
+        try:
+            found = resolve(tool, self._environment.get("PATH"))
+        except ToolNotFound:
+            return False
         known = found.program(self._environment.get("PATH"))
         return known is not None or found.name in trusted_paths(self._project, self._environment)
 

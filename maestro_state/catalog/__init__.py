@@ -11,6 +11,6 @@ Starts no program itself. Importing this costs almost nothing: data and parsers 
 from __future__ import annotations
 
 from maestro_state.catalog.outcome import Outcome, Parser, delta
-from maestro_state.catalog.tool import Tool, check_command, names, resolve
+from maestro_state.catalog.tool import Tool, check_command, names, resolve, stored
 
-__all__ = ["Outcome", "Parser", "Tool", "check_command", "delta", "names", "resolve"]
+__all__ = ["Outcome", "Parser", "Tool", "check_command", "delta", "names", "resolve", "stored"]

@@ -113,14 +113,53 @@ def check_command(text: str) -> tuple[str, ...]:
     return words
 
 
-def resolve(name_or_command: str, path: str | None = None) -> Tool:
+def resolve(name_or_command: str, path: str | None = None, *, folder: str | None = None) -> Tool:
     """Return the tool a name of the catalogue or a command line means; raise ToolNotFound for anything else.
 
     A command line's program must be there; a tool of the catalogue need not be: whether it is shows when it is called.
+    A program named by a relative path counts from `folder`, where the tool will work; by default from the current one.
     """
     if tool := _catalogue().get(name_or_command.strip()):
         return tool
     words = check_command(name_or_command)
-    if shutil.which(words[0], path=path) is None:
+    is_elsewhere = False
+    if folder and _is_relative(words[0]):
+        is_elsewhere = not os.path.isdir(folder)
+        place = os.path.join(folder, words[0])
+        # Taking `..` out of a path means another one where links are on the way.
+        words = (place if os.pardir in place.split(os.sep) else os.path.normpath(place), *words[1:])
+    # Of a folder that only the worker has, only the worker can tell.
+    if not is_elsewhere and shutil.which(words[0], path=path) is None:
         raise ToolNotFound(words[0])
     return Tool(name=name_or_command.strip(), words=words, about="a command line")
+
+
+def stored(name_or_command: str, working_directory: str, checkout: os.PathLike[str], path: str | None = None) -> Tool:
+    """Return a tool somebody names now, by the name that means the same from the working directory of a session.
+
+    A program named by a relative path counts from the current folder when it is typed; one outside of the working
+    directory gets its whole path. Where only the workers have that directory, this checkout stands for it.
+    """
+    folder = working_directory if os.path.isdir(working_directory) else os.fspath(checkout)
+    return resolve(_seen_from(folder, name_or_command.strip()), path, folder=folder)
+
+
+def _seen_from(folder: str, text: str) -> str:
+    if text in _catalogue():
+        return text
+    program, *rest = check_command(text)
+    here, folder = os.getcwd(), os.path.realpath(folder)
+    if not _is_relative(program) or here == folder:
+        return text
+    # Links on the way are followed, as the system would; not the last one, which may tell a program what it is.
+    place = os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program))
+    if shutil.which(place) is None:
+        raise ToolNotFound(program)
+    inside = os.path.relpath(place, folder)
+    is_outside = inside.split(os.sep)[0] == os.pardir
+    return shlex.join([place if is_outside else os.path.join(os.curdir, inside), *rest])
+
+
+def _is_relative(program: str) -> bool:
+    """Tell whether a program is named by a path that depends on where one stands; a bare name is looked for on PATH."""
+    return bool(os.path.dirname(program)) and not os.path.isabs(program)

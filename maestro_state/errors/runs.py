@@ -43,8 +43,10 @@ class ToolNotFound(NotFound):
 
     def __init__(self, tool: str) -> None:
         """Name it as the user did."""
+        named = f"'{tool[:80]}'"
+        unknown = f"{named} is neither a tool Maestro knows nor a program found on PATH"
         super().__init__(
-            f"'{tool[:80]}' is neither a tool Maestro knows nor a program found on PATH", hint="maestro tool list"
+            f"{named} is no program that can be started" if "/" in tool else unknown, hint="maestro tool list"
         )
         self.tool = tool
 

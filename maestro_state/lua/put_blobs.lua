@@ -1,7 +1,7 @@
 --[[
 put_blobs: keep contents by digest, each once; repeating it changes nothing.
 KEYS     session: session blobs
-ARGV     command_id now_ms grace_ms pairs...
+ARGV     command_id now_ms grace_ms contents...
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
 INCLUDES summary lane repeated admit renew settle
 ]]
@@ -9,5 +9,5 @@ local admitted, answer = admit(command_id)
 if answer then return answer end
 -- No event: content nobody refers to yet is nothing that happened. One call for all of them: each would be copied once
 -- more. The same digest is the same content.
-redis.call('HSET', blobs, unpack(pairs))
+redis.call('HSET', blobs, unpack(contents))
 return settle(admitted, {'OK', admitted.last_id}, {blobs})

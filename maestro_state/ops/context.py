@@ -55,6 +55,11 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True):
     notes: str | None = None
     replaces: str = ""  #: the item this one takes the place of
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """What tells files apart: path and digest; of anything else, the path is empty."""
+        return str(self.source.get("path_rel", "")), self.digest
+
     def as_item(self, number: int) -> ContextItem:
         """Return the item as it is stored under its number."""
         item_id = f"ctx-{number:04d}"

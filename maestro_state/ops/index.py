@@ -109,7 +109,7 @@ def newest_sessions(terms: Terms, count: int) -> Call:
     return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _entries(reply[1]))
 
 
-def summary_of(terms: Terms, entry: IndexEntry, now_ms: int, *, active: bool, orphan: bool = False) -> SessionSummary:
+def summary_of(terms: Terms, entry: IndexEntry, now_ms: int, *, active: bool) -> SessionSummary:
     """Return one row of a list."""
     finalized = entry.frozen_at if entry.state == SessionState.FINALIZED else None
     return SessionSummary(
@@ -123,5 +123,5 @@ def summary_of(terms: Terms, entry: IndexEntry, now_ms: int, *, active: bool, or
         user_id=entry.user_id,
         active=active,
         archived=False,
-        orphan=orphan,
+        orphan=False,
     )

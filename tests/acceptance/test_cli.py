@@ -159,16 +159,29 @@ def test_upkeep_commands(project: Path):
         assert "_MAESTRO_COMPLETE" in maestro_command(project, "completion", shell).stdout
 
 
-def test_the_shell_completes_sessions_and_tools(project: Path):
-    """TAB offers the sessions of this checkout and the tools of the catalogue, without waking a server."""
-    session = printed(project, "session", "start", "find me")["id"]
+def test_the_shell_completes_what_this_checkout_knows(project: Path):
+    """TAB offers sessions, tools, fields, and the runs and items that are on disk, without waking a server."""
+    other = printed(project, "session", "start", "other")["id"]
+    session = printed(project, "session", "start", "find me", "--tool", "cat")["id"]
+    for _ in range(2):
+        printed(project, "context", "add", "--text", "one")
+        printed(project, "run", "p", "--dry")
     printed(project, "stack", "stop")
     for line, offered in (
-        ("maestro session status ", [session]),
+        ("maestro session status ", [session, other]),
         ("maestro session switch fin", [session]),
         ("maestro session switch nothing", []),
         ("maestro use ge", ["gemini"]),
         ("maestro run --tool cod", ["codex"]),
+        ("maestro session set ", ["project_context", "preferences", "working_directory", "context_summary"]),
+        ("maestro session get pre", ["preferences"]),
+        ("maestro show ", ["0002", "0001"]),
+        ("maestro cancel 0001", ["0001"]),
+        ("maestro context use-output 3", []),
+        ("maestro context remove ctx-0001 ctx", ["ctx-0001", "ctx-0002"]),
+        ("maestro --session other context show ", []),
+        ("maestro --session find-me context show ", ["ctx-0001", "ctx-0002"]),
+        ("maestro --session nobody show ", []),
     ):
         words = {"_MAESTRO_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
         lines = maestro_command(project, env=words).stdout.split()

@@ -37,7 +37,7 @@ async def test_a_repeated_chunk_is_written_once(backend: Backend):
         await maestro.runs.start("p")
         claim = await maestro.claims.claim(session.id, "0001", "a")
         for offset in (0, 0, 3, 3, 6):
-            await maestro.claims.add_output(claim, offset, b"abc")
+            await maestro.claims.add_outputs(claim, offset, [b"abc"])
 
         assert await maestro.runs.output("0001") == b"abc" * 3
 
@@ -62,8 +62,8 @@ async def test_output_never_has_a_gap(backend: Backend):
         session = await maestro.sessions.start("claims", tool="echo")
         await maestro.runs.start("p")
         claim = await maestro.claims.claim(session.id, "0001", "a")
-        await maestro.claims.add_output(claim, 0, b"abc")
-        for late in (maestro.claims.add_output(claim, 4, b"x"), maestro.claims.add_outputs(claim, 4, [b"x", b"y"])):
+        await maestro.claims.add_outputs(claim, 0, [b"abc"])
+        for late in (maestro.claims.add_outputs(claim, 4, [b"x"]), maestro.claims.add_outputs(claim, 4, [b"x", b"y"])):
             with pytest.raises(OutputLost) as refused:
                 await late
             assert refused.value.size == 3
@@ -81,7 +81,7 @@ async def test_finish_is_once_and_ends_the_claim(backend: Backend):
             await maestro.claims.finish(claim, Ended(status="error", error="no"), "one-command")
 
         assert (await maestro.sessions.read()).stats.runs_error == 1
-        for late in (maestro.claims.add_output(claim, 0, b"x"), maestro.claims.renew(claim)):
+        for late in (maestro.claims.add_outputs(claim, 0, [b"x"]), maestro.claims.renew(claim)):
             with pytest.raises(LostClaim):
                 await late
         with pytest.raises(LostClaim):
@@ -99,7 +99,7 @@ async def test_cancel_reaches_the_owner_with_its_next_call(backend: Backend):
         assert (await maestro.runs.cancel("1")).status == "running"
 
         assert await maestro.claims.renew(claim) is True
-        assert await maestro.claims.add_output(claim, 0, b"last words") is True
+        assert await maestro.claims.add_outputs(claim, 0, [b"last words"]) is True
         await maestro.claims.finish(claim, Ended(status="canceled", error="canceled", size=10))
         assert (await maestro.runs.read("0001")).status == "canceled"
 
@@ -111,7 +111,7 @@ async def test_a_run_whose_owner_is_gone_ends_as_error(backend: Backend):
         session = await maestro.sessions.start("claims", tool="echo")
         await maestro.runs.start("p")
         claim = await maestro.claims.claim(session.id, "0001", "a")
-        await maestro.claims.add_output(claim, 0, b"before")
+        await maestro.claims.add_outputs(claim, 0, [b"before"])
         assert await maestro.claims.recover() == []
         clock.advance(seconds=LEASE_MS / 1000 + 1)
         assert await maestro.claims.recover() == []  # suspected, not judged
@@ -124,7 +124,7 @@ async def test_a_run_whose_owner_is_gone_ends_as_error(backend: Backend):
         record = await maestro.sessions.read()
         assert (record.state, record.stats.runs_error) == ("com_saida", 1)
         with pytest.raises(LostClaim):
-            await maestro.claims.add_output(claim, 6, b"zombie")
+            await maestro.claims.add_outputs(claim, 6, [b"zombie"])
         assert await maestro.runs.output("0001") == b"before"
 
 
@@ -157,8 +157,8 @@ async def test_a_run_that_may_be_retried_starts_over_with_a_clean_output(backend
         first = await maestro.claims.claim(session.id, "0001", "a")
         other = await maestro.claims.claim(session.id, "0002", "o")
         for number in range(250):
-            await maestro.claims.add_output(first, number * 3, b"old")
-        await maestro.claims.add_output(other, 0, b"other")
+            await maestro.claims.add_outputs(first, number * 3, [b"old"])
+        await maestro.claims.add_outputs(other, 0, [b"other"])
         backend.raw.delete("rq:queue:maestro")
         clock.advance(seconds=10)
         await maestro.claims.renew(other)
@@ -170,8 +170,8 @@ async def test_a_run_that_may_be_retried_starts_over_with_a_clean_output(backend
         second = await maestro.claims.claim(session.id, "0001", "b")
         assert second.fence > first.fence
         with pytest.raises(LostClaim):
-            await maestro.claims.add_output(first, 750, b"zombie")
-        await maestro.claims.add_output(second, 0, b"new")
+            await maestro.claims.add_outputs(first, 750, [b"zombie"])
+        await maestro.claims.add_outputs(second, 0, [b"new"])
         assert await maestro.runs.output("0001") == b"new"
         assert await maestro.runs.output("0002") == b"other"
         clock.advance(seconds=10)

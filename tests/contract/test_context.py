@@ -332,7 +332,7 @@ async def test_many_files_go_in_whole_batches(backend: Backend):
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            await maestro.context.add("many", folder=backend.project, progress=interrupt)
+            await maestro.context.add("many", folder=backend.project, again=True, progress=interrupt)
         items = await maestro.context.list()
         assert [item.id for item in items] == [f"ctx-{number:04d}" for number in range(1, 651)]
         assert (await maestro.sessions.read()).counters.ctx_seq == 650
@@ -369,3 +369,29 @@ async def test_what_is_no_file(backend: Backend):
         assert [item.kind for item in added.items] == ["text"] * len(texts)
         forced = await maestro.context.add("src/none.py", kind="text")
         assert (await maestro.context.show(forced.items[0].id))[1] == b"src/none.py"
+
+
+async def test_the_same_file_unchanged_is_one_item(backend: Backend):
+    """A file that is active with the same content is returned as it is; changed, removed or asked for, it is added."""
+    path = write(backend.project, "a.py", "one\n")
+    write(backend.project, "b.py", "one\n")
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("once")
+        first = (await maestro.context.add(str(path), labels=["first"])).items
+        again = await maestro.context.add(str(path), str(backend.project / "b.py"), "a text", labels=["again"])
+        assert [item.id for item in again.items] == ["ctx-0001", "ctx-0002", "ctx-0003"]
+        assert again.items[0] == first[0]
+        assert again.unchanged == ["ctx-0001"]
+
+        await maestro.context.add("a text", kind="text")
+        assert (await maestro.context.add(str(path), again=True)).items[0].id == "ctx-0005"
+        await maestro.context.remove("ctx-0001", "ctx-0005")
+        assert (await maestro.context.add(str(path))).items[0].id == "ctx-0006"
+        path.write_text("two\n")
+        assert (await maestro.context.add(str(path))).items[0].id == "ctx-0007"
+        active = [item.id for item in await maestro.context.list()]
+        assert active == ["ctx-0002", "ctx-0003", "ctx-0004", "ctx-0006", "ctx-0007"]
+
+        await maestro.sessions.end(session.id, archive=False)
+        with pytest.raises(InvalidTransition):
+            await maestro.context.add(str(path))

@@ -196,7 +196,7 @@ async def test_abort_ends_open_runs_with_the_session(backend: Backend):
         await maestro.runs.start("p")
         await maestro.runs.start("q")
         claim = await maestro.claims.claim(session.id, "0001", "w")
-        await maestro.claims.add_output(claim, 0, b"partial")
+        await maestro.claims.add_outputs(claim, 0, [b"partial"])
         await maestro.sessions.abort(reason="enough")
 
         runs = await maestro.runs.list()
@@ -214,7 +214,7 @@ async def test_the_end_of_the_last_run_decides_the_state(backend: Backend):
             run = await maestro.runs.start("p")
             claim = await maestro.claims.claim(session.id, run.id, f"w{run.id}")
             if data:
-                await maestro.claims.add_output(claim, 0, data)
+                await maestro.claims.add_outputs(claim, 0, [data])
             await maestro.claims.finish(claim, Ended(status=status, size=len(data)))
             return (await maestro.sessions.read()).state
 
@@ -240,7 +240,7 @@ async def test_last_follows_the_newest_success_with_output(backend: Backend):
             run = await maestro.runs.start("p")
             claim = await maestro.claims.claim(session.id, run.id, run.id)
             if data:
-                await maestro.claims.add_output(claim, 0, data)
+                await maestro.claims.add_outputs(claim, 0, [data])
             await maestro.claims.finish(claim, Ended(status=status, size=len(data)))
 
         last = await maestro.runs.read("last")
@@ -260,9 +260,9 @@ async def test_follow_gives_every_event_of_one_run_and_ends_with_it(backend: Bac
         session = await maestro.sessions.start("runs", tool="echo")
         mine, other = await maestro.runs.start("p"), await maestro.runs.start("q")
         claims = [await maestro.claims.claim(session.id, run.id, run.id) for run in (mine, other)]
-        await maestro.claims.add_output(claims[1], 0, b"not mine")
-        await maestro.claims.add_output(claims[0], 0, b"text \xff\xfe")
-        await maestro.claims.add_output(claims[0], 7, "é".encode())
+        await maestro.claims.add_outputs(claims[1], 0, [b"not mine"])
+        await maestro.claims.add_outputs(claims[0], 0, [b"text \xff\xfe"])
+        await maestro.claims.add_outputs(claims[0], 7, ["é".encode()])
         usage = Usage(model="m", tokens_input=3, cost=0.5)
         ended = Ended(status="success", size=9, digest="d", exit_code=0, usage=usage)
         await maestro.claims.finish(claims[0], ended)
@@ -288,7 +288,7 @@ async def test_large_output_is_read_in_pieces_and_whole(backend: Backend):
         for number in range(300):
             which = number % 3 == 0
             data = f"{number}\n".encode()
-            await maestro.claims.add_output(claims[which], len(written[which]), data)
+            await maestro.claims.add_outputs(claims[which], len(written[which]), [data])
             written[which] += data
 
         assert await maestro.runs.output("0001") == written[0]

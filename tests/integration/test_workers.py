@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import sys
 
 import pytest
@@ -126,14 +127,17 @@ def test_every_failure_ends_with_its_reason(shop: Workshop, tool: str, reason: s
 
 
 def test_a_working_directory_that_is_gone_is_said(shop: Workshop):
-    """A run in a folder that was removed ends as error and names the folder."""
+    """A run in a folder that its worker does not have ends as error: which folder, whose worker, what to do."""
     shop.start_worker()
     maestro = shop.open()
     maestro.sessions.start("gone", tool="cat", working_directory=str(shop.project / "nowhere"))
     ended = maestro.runs.wait(maestro.runs.start("p"))
 
     assert ended.status == "error"
-    assert "nowhere" in ended.error
+    assert f"{shop.project / 'nowhere'} is not there on {socket.gethostname()}" in ended.error
+    assert "maestro session set working_directory DIR" in ended.error
+    maestro.sessions.set("working_directory", str(shop.project))
+    assert maestro.runs.wait(maestro.runs.start("p")).status == "success"
 
 
 def test_each_run_sees_the_context_as_it_was_when_it_was_started(shop: Workshop):

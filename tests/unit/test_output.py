@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cli import output
+from cli.watch import describe
+from maestro_state.models import Event
 
 HOSTILE = "\x1b]0;owned\x07 red\x1b[31m \u202egnp"
 
@@ -23,3 +25,46 @@ def test_a_table_obeys_no_cell(capsys, monkeypatch, terminal):
     assert "\u202e" not in printed
     assert printed.count("\u241b]0;owned") == 2
     assert ("\x1b[32m" in printed) == terminal
+
+
+@pytest.mark.parametrize("columns", [8, 17, 32, 33, 57, 58, 59, 90])
+def test_an_id_keeps_its_end(capsys, monkeypatch, columns):
+    """On a terminal too narrow for it, an id loses its middle: what is typed to mean it is at its end."""
+    long = "login-fails-since-monday-when-the-release-went-out--cb61ix"
+    shown = output.clip_middle(long, columns)
+    assert output.width_of(shown) == min(columns, len(long))
+    assert shown.endswith(long[-min(8, columns // 2) :])
+    assert shown == long or shown.count("…") == 1
+
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.table(("", "session", "state"), [("*", long, "com_contexto")], ids=1)
+    assert ("--cb61ix" in capsys.readouterr().out) == (columns >= 1 + 2 + 2 * 8 + 2 + 12)
+
+
+def test_wide_characters_are_clipped_by_columns():
+    """A character two columns wide is never cut in half."""
+    assert output.clip("日本語日本語", 6) == "日本…"
+    assert output.clip_middle("日本語日本語", 7) == "日本…語"
+    assert output.clip_middle("short", 5) == "short"
+
+
+def test_beginnings_tell_ids_apart():
+    """As many characters as all ids differ in, and never fewer than a reference takes."""
+    assert output.telling_length([]) == 8
+    assert output.telling_length(["74c717aa-1776", "84c717aa-1776"]) == 8
+    assert output.telling_length(["74c717aa-1776", "74c717aa-1876"]) == 11
+    assert output.telling_length(["discussion", "discussion-2", "discussion"]) == 11
+
+
+def test_a_cancel_is_shown_by_its_run():
+    """An asked-for cancel names its run as every other event of a run does."""
+    shown = describe(Event("1794807908676-0", "run.cancel_requested", {"run": "0002", "user": "ana"}))
+    assert shown.endswith("run.cancel_requested  0002 (ana)")
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 bytes"), (1, "1 byte"), (2, "2 bytes")])
+def test_one_byte_is_one(count, words):
+    """One is not many."""
+    assert output.size(count) == words
