@@ -81,7 +81,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
         output.document({"sessions": rows})
         return
     if not rows:
-        output.note(_why_none(app, state=state, user=me if mine else user, show_all=show_all))
+        output.note(_why_none(app, state=state, user="yours" if mine else user, show_all=show_all))
         return
     now = now_ms()
     # Whose a session is matters where there are others.

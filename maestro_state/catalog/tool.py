@@ -148,8 +148,8 @@ def _seen_from(folder: str, text: str) -> str:
     if text in _catalogue():
         return text
     program, *rest = check_command(text)
-    here, folder = os.getcwd(), os.path.realpath(folder)
-    if not _is_relative(program) or here == folder:
+    folder = os.path.realpath(folder)
+    if not _is_relative(program) or os.getcwd() == folder:
         return text
     # Links on the way are followed, as the system would; not the last one, which may tell a program what it is.
     place = os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program))

@@ -73,6 +73,8 @@ def test_refusals_have_their_exit_codes(project: Path):
     assert json.loads(failed.stderr)["error"]["code"] == "replay_failed"
     types = [event["type"] for event in printed(project, "discuss", "show", discussion_id)["events"]]
     assert types == ["error", "final_json", "error", "replay_run"]
+    told = maestro_command(project, "discuss", "replay", discussion_id).stdout
+    assert told == "REPLAY_FAIL  0 operations, nothing applied\n"
 
 
 def test_a_tool_answers(project: Path):

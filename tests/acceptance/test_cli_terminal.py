@@ -111,6 +111,12 @@ def test_a_watcher_who_leaves_is_told_how_to_go_on(project: Path):
         came = maestro_command(project, *command, "--until-idle", "0.2", "--json").stdout.splitlines()
         assert [json.loads(line)["data"]["content"] for line in came] == [f"since {words}"]
 
+    printed(project, "run", "p", "--tool", "echo ''")
+    everything = ("watch", "--from", "start", "--until-idle", "0.2")
+    assert "run.finished" in (shown := maestro_command(project, *everything).stdout)
+    assert "run.output" not in shown  # a line of nothing is nothing to see
+    assert '"run.output"' in maestro_command(project, *everything, "--json").stdout
+
 
 def test_an_option_behind_its_place_is_told_where_it_goes(project: Path):
     """--session and --project after a command name the place they belong; other unknown options do not."""
@@ -125,7 +131,7 @@ def test_an_option_behind_its_place_is_told_where_it_goes(project: Path):
     assert "Choose from: bash, zsh, fish" in maestro_command(project, "completion").stderr
 
 
-def test_lists_fit_a_terminal_of_80_columns(project: Path):
+def test_lists_fit_a_terminal_of_80_columns(project: Path, monkeypatch: pytest.MonkeyPatch):
     """Ids of sessions keep their end, discussions show the beginning that means them, and an empty list says why."""
     session = printed(project, "session", "start", "login fails since monday when the release went out for all")["id"]
     discussion = printed(project, "discuss", "start", "--kind", "track", "--ref", "login")["session_id"]
@@ -144,8 +150,10 @@ def test_lists_fit_a_terminal_of_80_columns(project: Path):
 
     for words, said in (
         (("--user", "nobody"), b"no session of nobody; 1 other session is there"),
+        (("--mine",), b"no session of yours; 1 other session is there"),
         (("--state", "abortada"), b"no session in state abortada; 1 other session is there"),
     ):
+        monkeypatch.setenv("MAESTRO_USER", "someone-else")
         screen = Screen(project, "session", "list", *words)
         assert screen.end() == 0
         assert said in screen.seen
