@@ -17,6 +17,8 @@ from maestro_state.names import is_session_id
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from maestro_state.models import Session, SessionSummary
+
 T = TypeVar("T")
 
 #: Machine-local things that must not be committed; the rest of `.maestro/` may be.
@@ -40,6 +42,19 @@ class IndexRow(msgspec.Struct, frozen=True, omit_defaults=True):
     updated_at: str
     finalized_at: str | None = None
     active: bool | None = None
+
+    @classmethod
+    def of(cls, found: Session | SessionSummary, *, active: bool = False) -> IndexRow:
+        """Return the row of a session, from its record or its summary."""
+        return cls(
+            id=found.id,
+            slug=found.slug,
+            state=found.state,
+            created_at=found.created_at,
+            updated_at=found.updated_at,
+            finalized_at=found.finalized_at,
+            active=True if active else None,
+        )
 
 
 class _IndexFile(msgspec.Struct, frozen=True):

@@ -68,7 +68,7 @@ class AsyncArchives:
         source = await self._sessions.source(ref)
         if source.archived:
             record = await source.record()
-            path = f"{self._places.own.path}/sessions/{source.id}"
+            path = self._places.own.path_of(source.id)
             return Flushed(source.id, path, record.state, written=False, current=True)
         return await self._flush.flush(source.id)
 

@@ -10,7 +10,6 @@ from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.connection import connect_async, is_forbidden, masked, parse_url
 from maestro_state.errors import MaestroError, ServerUnavailable
-from maestro_state.models import SessionSummary
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
@@ -45,7 +44,7 @@ class AsyncHealth:
 
         terms, now = self._server.terms, self._server.now_ms()
         entries = await self._server.fetch(index_ops.all_sessions(terms))
-        rows = [_row(index_ops.summary_of(terms, entry, now, active=False)) for entry in entries]
+        rows = [IndexRow.of(index_ops.summary_of(terms, entry, now, active=False)) for entry in entries]
         live = {row.id for row in rows}
         rows += [row for row in index_rows(self._project) if row.id not in live]
         self._project.index_rebuild(rows)
@@ -165,14 +164,3 @@ class AsyncHealth:
             detail = f"ignored in the project's settings file until trusted: {', '.join(ignored)}"
             found.append(Check("trust", "warn", detail, "look at the file, then maestro trust"))
         return found
-
-
-def _row(summary: SessionSummary) -> IndexRow:
-    return IndexRow(
-        id=summary.id,
-        slug=summary.slug,
-        state=summary.state,
-        created_at=summary.created_at,
-        updated_at=summary.updated_at,
-        finalized_at=summary.finalized_at,
-    )

@@ -17,7 +17,7 @@ from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.parcel import Arrival, contents_of
 from maestro_state.archive.places import Places
-from maestro_state.archive.reader import ArchivedSession, index_row
+from maestro_state.archive.reader import ArchivedSession
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import pause_async
@@ -35,6 +35,7 @@ from maestro_state.errors import (
 from maestro_state.names import is_session_id
 from maestro_state.ops import parcels
 from maestro_state.ops.parcels import BEGIN, END, FAILED, NONE, PART, Piece
+from maestro_state.project import IndexRow
 from maestro_state.states import FROZEN
 
 #: Seconds to wait for a worker to answer, and then for each piece.
@@ -79,7 +80,7 @@ class AsyncPull:
             is_whole = ArchivedSession(home, session_id).record().state in FROZEN and verify(home, session_id).ok
         except MaestroError:
             return None  # damaged: the team's may not be
-        return Pulled(session_id, f"{home.path}/sessions/{session_id}", 0, 0, written=False) if is_whole else None
+        return Pulled(session_id, home.path_of(session_id), 0, 0, written=False) if is_whole else None
 
     async def pull(self, ref: str, progress: Callable[[int, int], None] | None = None) -> Pulled:
         """Fetch an archive by id, slug or suffix; old or new, whole, whatever happens meanwhile.
@@ -107,9 +108,8 @@ class AsyncPull:
                 if progress:
                     progress(arrival.bytes, arrival.total)
             arrival.finish()
-        self._places.project.index_refresh(index_row(ArchivedSession(home, session_id).record()))
-        path = f"{home.path}/sessions/{session_id}"
-        return Pulled(session_id, path, arrival.files, arrival.bytes, True, generation.trashed)
+        self._places.project.index_refresh(IndexRow.of(ArchivedSession(home, session_id).record()))
+        return Pulled(session_id, home.path_of(session_id), arrival.files, arrival.bytes, True, generation.trashed)
 
     async def _begun(self, ref: str, token: str) -> str:
         """Ask workers until one begins to send; return the id of what it sends."""

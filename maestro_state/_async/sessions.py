@@ -101,7 +101,7 @@ class AsyncSessions:
         }
         session_id = await self._start(slug, ttl_ms, fields)
         session = await self.read(session_id)
-        self._project.index_put(index_row(session))
+        self._project.index_put(IndexRow.of(session))
         self._activate(session_id)
         return session
 
@@ -290,7 +290,7 @@ class AsyncSessions:
 
     async def _frozen(self, session_id: str, *, archive: bool, told: Told | None) -> Session:
         session = await self.read(session_id)
-        self._project.index_refresh(index_row(session))
+        self._project.index_refresh(IndexRow.of(session))
         if archive:
             await self._finalizer().archive(session_id, told)
         else:
@@ -324,7 +324,7 @@ class AsyncSessions:
         session_id = await self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
         await fill_from(self._server, session_id, source)
         session = await self.read(session_id)
-        self._project.index_put(index_row(session))
+        self._project.index_put(IndexRow.of(session))
         self._activate(session_id)
         return session
 
@@ -382,15 +382,3 @@ class AsyncSessions:
 def is_over(entry: index_ops.IndexEntry, now_ms: int) -> bool:
     """Tell whether a session's time has passed."""
     return entry.last_activity + entry.ttl_ms <= now_ms
-
-
-def index_row(session: Session) -> IndexRow:
-    """Return a session's row of this checkout's index."""
-    return IndexRow(
-        id=session.id,
-        slug=session.slug,
-        state=session.state,
-        created_at=session.created_at,
-        updated_at=session.updated_at,
-        finalized_at=session.finalized_at,
-    )

@@ -69,7 +69,7 @@ class Archives:
         source = self._sessions.source(ref)
         if source.archived:
             record = source.record()
-            path = f"{self._places.own.path}/sessions/{source.id}"
+            path = self._places.own.path_of(source.id)
             return Flushed(source.id, path, record.state, written=False, current=True)
         return self._flush.flush(source.id)
 

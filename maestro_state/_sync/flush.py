@@ -17,7 +17,6 @@ from maestro_state._sync.source import FIRST, Live
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.archive.places import Places
-from maestro_state.archive.reader import index_row
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause
@@ -27,6 +26,7 @@ from maestro_state.models import id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.archiving import Moment
 from maestro_state.ops.index import entry_of, index_session, read_summary
+from maestro_state.project import IndexRow
 from maestro_state.states import FROZEN
 
 #: How often a session's lock is tried, and the pause between: a minute in all.
@@ -88,9 +88,9 @@ class Flush:
             if not verify(home, live.id).ok:
                 raise ArchiveFailed(f"the archive of {live.id} does not hold what was written to it")
         if self._places.is_own(moment.project):
-            self._places.project.index_refresh(index_row(moment.session))
+            self._places.project.index_refresh(IndexRow.of(moment.session))
         current = self._mark(live.id, moment.last_id) if mark else False
-        path = f"{home.path}/sessions/{live.id}"
+        path = home.path_of(live.id)
         return Flushed(live.id, path, moment.session.state, written, current)
 
     def _mark(self, session_id: str, last_id: str) -> bool:

@@ -102,7 +102,7 @@ class Sessions:
         }
         session_id = self._start(slug, ttl_ms, fields)
         session = self.read(session_id)
-        self._project.index_put(index_row(session))
+        self._project.index_put(IndexRow.of(session))
         self._activate(session_id)
         return session
 
@@ -291,7 +291,7 @@ class Sessions:
 
     def _frozen(self, session_id: str, *, archive: bool, told: Told | None) -> Session:
         session = self.read(session_id)
-        self._project.index_refresh(index_row(session))
+        self._project.index_refresh(IndexRow.of(session))
         if archive:
             self._finalizer().archive(session_id, told)
         else:
@@ -325,7 +325,7 @@ class Sessions:
         session_id = self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
         fill_from(self._server, session_id, source)
         session = self.read(session_id)
-        self._project.index_put(index_row(session))
+        self._project.index_put(IndexRow.of(session))
         self._activate(session_id)
         return session
 
@@ -383,15 +383,3 @@ class Sessions:
 def is_over(entry: index_ops.IndexEntry, now_ms: int) -> bool:
     """Tell whether a session's time has passed."""
     return entry.last_activity + entry.ttl_ms <= now_ms
-
-
-def index_row(session: Session) -> IndexRow:
-    """Return a session's row of this checkout's index."""
-    return IndexRow(
-        id=session.id,
-        slug=session.slug,
-        state=session.state,
-        created_at=session.created_at,
-        updated_at=session.updated_at,
-        finalized_at=session.finalized_at,
-    )

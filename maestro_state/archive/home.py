@@ -10,12 +10,15 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from maestro_state.archive.spare import Spares
 from maestro_state.disk import Folder
 from maestro_state.errors import ArchiveBusy, SessionNotFound
 from maestro_state.names import is_session_id, slugify
 from maestro_state.project import Project
+
+if TYPE_CHECKING:
+    from maestro_state.archive.spare import Spares
 
 #: The folder generations are built in: hidden, git-ignored, on the same file system.
 STAGING = ".staging"
@@ -58,6 +61,10 @@ class Home:
                 return folder.child(name, create=create)
 
         return cls(opener, f"{root}/{name}")
+
+    def path_of(self, session_id: str) -> str:
+        """Return where a session's archive is, for messages."""
+        return f"{self.path}/sessions/{session_id}"
 
     def sessions(self, *, create: bool = False) -> Folder:
         """Open the folder of sessions; FileNotFoundError when there is none and it shall not be made."""
@@ -140,7 +147,7 @@ class Home:
         with self.locked(session_id) as folder, folder.child(STAGING) as staging:
             if folder.status(session_id) is None:
                 return False
-            Spares(folder).discard(session_id)
+            _spares(folder).discard(session_id)
             # First out of sight in one step: a kill in the middle must not leave half a session to be read.
             gone = staged_name(session_id)
             folder.move_to(session_id, staging, gone)
@@ -153,7 +160,7 @@ class Home:
         with self.locked(session_id) as folder:
             if folder.status(session_id) is None:
                 return None
-            Spares(folder).discard(session_id)
+            _spares(folder).discard(session_id)
             return self.put_into_trash(folder, session_id, session_id)
 
     def put_into_trash(self, folder: Folder, name: str, session_id: str) -> str:
@@ -201,7 +208,7 @@ class Home:
                             continue
                         staging.remove_tree(name)
                         removed.append(name)
-                removed += Spares(folder).sweep()
+                removed += _spares(folder).sweep()
                 for name in folder.names():
                     if name.startswith(".") and name.endswith(".lock") and is_session_id(name[1:-5]):
                         with folder.try_locked(name) as held:
@@ -213,6 +220,12 @@ class Home:
             with self.locked(session_id):
                 removed.append(session_id)  # taking the lock put it back
         return removed
+
+
+def _spares(folder: Folder) -> Spares:
+    from maestro_state.archive.spare import Spares  # digests and manifests: most commands only look where things are
+
+    return Spares(folder)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from maestro_state.archive.home import Home
-from maestro_state.archive.reader import ArchivedSession, index_row
+from maestro_state.archive.reader import ArchivedSession
 from maestro_state.errors import MaestroError
 from maestro_state.models import SessionSummary
 from maestro_state.names import is_session_id, slug_of
@@ -64,7 +64,7 @@ def _stranger(home: Home, session_id: str, active: str | None) -> SessionSummary
     except MaestroError:
         row = IndexRow(session_id, slug_of(session_id), "?", "", "9999")
     else:
-        row = index_row(session)
+        row = IndexRow.of(session)
     return SessionSummary(
         id=row.id,
         slug=row.slug,

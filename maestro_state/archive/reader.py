@@ -64,7 +64,7 @@ class ArchivedSession:
         return read_manifest(tree, self.id)
 
     def _where(self, path: str) -> str:
-        return f"{self._home.path}/sessions/{self.id}/{path}"
+        return f"{self._home.path_of(self.id)}/{path}"
 
     def record(self) -> Session:
         """Return the session record."""
@@ -320,26 +320,13 @@ def _checked(run_id: str) -> str:
     return run_id
 
 
-def index_row(session: Session, *, active: bool = False) -> IndexRow:
-    """Return a session's row of index.json."""
-    return IndexRow(
-        id=session.id,
-        slug=session.slug,
-        state=session.state,
-        created_at=session.created_at,
-        updated_at=session.updated_at,
-        finalized_at=session.finalized_at,
-        active=True if active else None,
-    )
-
-
 def index_rows(project: Project) -> list[IndexRow]:
     """Read the rows of a new index from the archives themselves, those that cannot be read left out."""
     home, active = Home.of_project(project), project.active()
     rows: list[IndexRow] = []
     for session_id in sorted(home.ids()):
         try:
-            rows.append(index_row(ArchivedSession(home, session_id).record(), active=session_id == active))
+            rows.append(IndexRow.of(ArchivedSession(home, session_id).record(), active=session_id == active))
         except MaestroError:
             continue
     return rows

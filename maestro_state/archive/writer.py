@@ -142,13 +142,13 @@ class Generation:
     def _copy(self, path: str, target: Growing) -> None:
         descriptor = self._base.open(path) if self._base else None
         if descriptor is None:
-            raise FileCorrupt(f"{self.home.path}/sessions/{self.session_id}/{path} is missing")
+            raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is missing")
         with os.fdopen(descriptor, "rb", buffering=0) as source:
             while piece := source.read(_COPY_BYTES):
                 target.write(piece)
         wanted = self.old.files[path] if self.old else None
         if wanted != target.entry():
-            raise FileCorrupt(f"{self.home.path}/sessions/{self.session_id}/{path} is damaged")
+            raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is damaged")
 
     def drop(self, path: str, removed_at: str) -> None:
         """Leave a file of the present generation out, on purpose and on record."""

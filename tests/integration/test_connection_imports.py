@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+from tests.backends import Backend
 from tests.servers import valkey
+from tests.stored import filler
 
 HEAVY = ("redis", "asyncio", "ssl", "urllib", "pydantic", "structlog", "rq")
 
@@ -26,3 +29,36 @@ def test_a_blocking_call_imports_nothing_heavy(tmp_path):
             [sys.executable, "-c", PROGRAM, server.url, *HEAVY], check=True, capture_output=True, text=True
         )
     assert done.stdout.split() == []
+
+
+READING = """
+import sys
+from cli.main import run
+code = run(["--project", *sys.argv[1:]])
+loaded = {name for name in sys.modules if name.startswith("maestro_state.archive.")} | {"hashlib"} & {*sys.modules}
+print(code, *sorted(name.removeprefix("maestro_state.") for name in loaded), file=sys.stderr)
+"""
+
+#: Where archives are is known to every command; what is in them is read by those that need it.
+PLACES = ["archive.home", "archive.places"]
+
+
+def test_reading_a_live_session_imports_nothing_that_reads_archives(real: Backend, project: Path):
+    """What only the disk has costs its modules, and the digests, when it is asked for; a live session does not."""
+    with real.open() as library:
+        session = library.sessions.start("work")
+        filler(real, session.id).run(b"an answer\n", prompt=b"explain")
+
+        def loaded(*arguments: str) -> list[str]:
+            command = [sys.executable, "-c", READING, str(project), *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+            code, *names = done.stderr.splitlines()[-1].split()
+            assert code == "0"
+            return names
+
+        for command in (("runs",), ("messages",), ("show", "0001")):
+            assert loaded(*command) == PLACES, command
+        assert [name for name in loaded("session", "status") if name != "hashlib"] == PLACES  # one script is sent
+        library.sessions.end()
+        real.raw.delete(*library.server.terms.keys.session(session.id))
+        assert "archive.reader" in loaded("runs")  # control: from the disk they are needed
