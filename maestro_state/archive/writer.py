@@ -182,12 +182,31 @@ class Generation:
         """Take over what is not ours: exports, and whatever somebody else put into the folder."""
         if self._base is None or self._is_built_on_spare:
             return  # the spare has it already
-        ours = self.old.files if self.old else {}
         known = layout.folders_of(self._files)
         for path in self._base.walk():
-            if path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST:
+            if self._is_strange(path):
                 self._has_strange_folders |= path.rpartition("/")[0] not in known
                 self._tree.link(path, self._base, path)
+
+    def _is_strange(self, path: str) -> bool:
+        ours = self.old.files if self.old else {}
+        return path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST
+
+    def _take_late(self, staging: Folder, replaced: str) -> bool:
+        """Take over what somebody put into the replaced generation while this one was built; tell whether a name came
+        or went there.
+        """
+        with Tree(staging.child(replaced)) as before:
+            is_known = self.old is not None and self._stamps is not None and not self._has_strange_folders
+            if is_known and self.old and stamps_of(before, self.old) == self._stamps:
+                return False
+            with Tree(self._folder.child(self.session_id)) as present:
+                late = [path for path in before.walk() if self._is_strange(path) and present.status(path) is None]
+                for path in late:
+                    present.link(path, before, path)
+                if late:
+                    present.sync([], late)
+        return True
 
     def commit(
         self, *, last_id: str, written_at: str, keep_spare: bool = False, keep_replaced: bool = False
@@ -241,7 +260,8 @@ class Generation:
             return
         with self._folder.child(STAGING) as staging:
             is_kept = (
-                stamps is not None
+                not self._take_late(staging, replaced)
+                and stamps is not None
                 and self._stamps is not None
                 and spares.keep(
                     self.session_id, staging, replaced, stamps=self._stamps, present=stamps, digest=manifest.digest

@@ -155,6 +155,27 @@ def test_what_others_do_in_folders_of_their_own_is_kept(kept: Path, folder: str)
         Home.of_project(Project(kept)).put_export(SESSION_ID, "page.md", b"page")
 
 
+@pytest.mark.parametrize("path", ["late.txt", "runs/late.txt", "mynotes/late.txt"])
+@pytest.mark.parametrize("keep_spare", [True, False])
+def test_what_others_put_there_while_a_generation_is_built_is_kept(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, path: str, keep_spare: bool
+):
+    """A file that comes just before the swap is in the generation after it, and in those that follow."""
+    late, swap = folder_of(kept) / path, Home.swap
+
+    def swap_late(self, folder, session_id, staged):
+        late.parent.mkdir(exist_ok=True)
+        late.write_text("late")
+        monkeypatch.undo()
+        return swap(self, folder, session_id, staged)
+
+    monkeypatch.setattr(Home, "swap", swap_late)
+    for number in (2, 1, 2):
+        write_generation(kept, number, keep_spare=keep_spare)
+        assert generation_of(kept) == number
+        assert late.read_text() == "late"
+
+
 def test_a_folder_of_others_ends_the_taking_turns_only_while_it_is_there(kept: Path, links: list[str]):
     """A session goes without a spare while others have a folder in it, and with one again afterwards."""
     theirs = folder_of(kept) / "mynotes"
