@@ -20,7 +20,7 @@ from maestro_state.kernel import sync_filesystem
 from tests.stored import Filler
 
 RUNS, ITEMS, MEGABYTES = 200, 100, 20
-ROUNDS = 7
+ROUNDS = 5
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -110,7 +110,7 @@ def checkpoints(maestro: Maestro, raw: redis.Redis, project: Path) -> Iterator[R
             Filler(raw, maestro.server.terms.keys, session_id).run(os.urandom(60_000), chunks=8)
             sync_all(project)
             taken[runs].append(timed(lambda session_id=session_id: maestro.archive.sync(session_id)))
-        if turn % 2:
+        if turn % 3 == 2:
             other = fill(maestro, raw)
             sync_all(project)
             full.append(timed(lambda other=other: maestro.archive.sync(other)))

@@ -49,7 +49,11 @@ def _beside_the_limit(bench: Rig) -> Iterator[Row]:
 
     def plain() -> list[Plain]:
         rows = bench.tcp.xrange(key(long, "messages"))
-        return [Plain(one.decode(), fields[b"role"].decode(), fields[b"content"].decode()) for one, fields in rows]
+        return [
+            Plain(one.decode(), role.decode(), content.decode())
+            for one, fields in rows
+            for role, content in fields.items()
+        ]
 
     def ours() -> object:
         return bench.maestro.messages.since(None, long)

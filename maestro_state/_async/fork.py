@@ -8,8 +8,9 @@ import msgspec
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.source import AsyncSource
-from maestro_state.models import Message, Session, id_order
+from maestro_state.models import Session, id_order
 from maestro_state.ops import archiving
+from maestro_state.ops.messages import stored_fields
 from maestro_state.states import SessionState
 
 #: How long a fork lives that was never finished, in milliseconds.
@@ -46,7 +47,7 @@ async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -
     for message in await source.messages():
         if id_order(message.id) >= limit:
             break  # a clock went back between the two sessions: ids must not
-        row = msgspec.json.encode(_fields(message))
+        row = msgspec.json.encode(stored_fields(message))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
@@ -59,20 +60,6 @@ async def _first_own_id(server: AsyncServer, session_id: str) -> str:
     key = server.terms.keys.of_session(session_id, "session")
     found: bytes = await server.connection.call("HGET", key, "last_id")
     return found.decode()
-
-
-def _fields(message: Message) -> list[str]:
-    """Return a message as its stream stores it."""
-    fields = ["role", message.role, "content", message.content]
-    for name in ("metadata", "tool_calls", "tool_results"):
-        value = getattr(message, name)
-        if value is not None:
-            fields += [name, msgspec.json.encode(value).decode()]
-    if message.parent_id:
-        fields += ["parent_id", message.parent_id]
-    if message.user:
-        fields += ["by", message.user]
-    return fields
 
 
 def fork_fields(

@@ -9,8 +9,9 @@ import msgspec
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
-from maestro_state.models import Message, Session, id_order
+from maestro_state.models import Session, id_order
 from maestro_state.ops import archiving
+from maestro_state.ops.messages import stored_fields
 from maestro_state.states import SessionState
 
 #: How long a fork lives that was never finished, in milliseconds.
@@ -47,7 +48,7 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
     for message in source.messages():
         if id_order(message.id) >= limit:
             break  # a clock went back between the two sessions: ids must not
-        row = msgspec.json.encode(_fields(message))
+        row = msgspec.json.encode(stored_fields(message))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
@@ -60,20 +61,6 @@ def _first_own_id(server: Server, session_id: str) -> str:
     key = server.terms.keys.of_session(session_id, "session")
     found: bytes = server.connection.call("HGET", key, "last_id")
     return found.decode()
-
-
-def _fields(message: Message) -> list[str]:
-    """Return a message as its stream stores it."""
-    fields = ["role", message.role, "content", message.content]
-    for name in ("metadata", "tool_calls", "tool_results"):
-        value = getattr(message, name)
-        if value is not None:
-            fields += [name, msgspec.json.encode(value).decode()]
-    if message.parent_id:
-        fields += ["parent_id", message.parent_id]
-    if message.user:
-        fields += ["by", message.user]
-    return fields
 
 
 def fork_fields(

@@ -33,7 +33,7 @@ SERVER_ARGUMENTS = (
     ("save", ""),  # snapshots beside the append-only file would double the disk work
     ("maxmemory-policy", "noeviction"),  # a session is never dropped to make room
     ("loglevel", "notice"),
-    ("stream-node-max-bytes", "1472"),  # a stream of one entry takes 1.5 KB, not 4; four messages share a node
+    ("stream-node-max-bytes", "1400"),  # a stream of one entry takes 1.5 KB, not 4; four messages share a node
     ("hash-max-listpack-value", "1024"),  # session fields stay in the compact form: 2-3 x less memory
     ("hash-max-listpack-entries", "128"),
 )

@@ -31,7 +31,7 @@ def add_message(terms: Terms, stamp: Stamp, session_id: str, role: str, content:
         stored = content.encode()
     except UnicodeEncodeError as error:
         raise InvalidValue("the message is not valid Unicode text", hint="send UTF-8") from error
-    fields: list[Any] = ["role", role, "content", stored]
+    fields: list[Any] = [role, stored]
     size = len(stored)
     for name, value in parts.items():
         if value is None:
@@ -69,24 +69,37 @@ def _check_links(name: str, rows: list[Any], key: str) -> None:
 
 
 def message_of(entry: list[Any]) -> Message:
-    """Make a message from a stream entry: role and content are always first, the rest as it was given."""
+    """Make a message from a stream entry: its content is always first, under its role; the rest as it was given."""
     entry_id, fields = entry
-    if len(fields) == 4:
-        return Message(entry_id.decode(), fields[1].decode(), fields[3].decode())
+    if len(fields) == 2:
+        return Message(entry_id.decode(), fields[0].decode(), fields[1].decode())
     return Message(**message_values(entry))
 
 
 def message_values(entry: list[Any]) -> dict[str, Any]:
     """Return what a stream entry says of a message, by name; what a later version adds is passed over."""
     entry_id, fields = entry
-    values: dict[str, Any] = {"id": entry_id.decode(), "role": fields[1].decode(), "content": fields[3].decode()}
-    for at in range(4, len(fields), 2):
+    values: dict[str, Any] = {"id": entry_id.decode(), "role": fields[0].decode(), "content": fields[1].decode()}
+    for at in range(2, len(fields), 2):
         name = fields[at].decode()
         if name in _TEXT_PARTS:
             values[_TEXT_PARTS[name]] = fields[at + 1].decode()
         elif name in _JSON_PARTS:
             values[name] = _decode(fields[at + 1])
     return values
+
+
+def stored_fields(message: Message) -> list[str]:
+    """Return a message as its stream stores it."""
+    fields = [message.role, message.content]
+    for name in _JSON_PARTS:
+        value = getattr(message, name)
+        if value is not None:
+            fields += [name, msgspec.json.encode(value).decode()]
+    for name, part in _TEXT_PARTS.items():
+        if text := getattr(message, part):
+            fields += [name, text]
+    return fields
 
 
 def _newest_last(reply: list[Any]) -> list[Message]:

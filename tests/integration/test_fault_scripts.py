@@ -100,7 +100,7 @@ def lengthen(maestro, server, session_id, count):
         (
             "local ms = string.match(redis.call('HGET', KEYS[1], 'last_id'), '^%d+')\n"
             "for n = 1, ARGV[1] do\n"
-            "  redis.call('XADD', KEYS[2], ms .. '-' .. n, 'role', 'user', 'content', 'number ' .. n)\n"
+            "  redis.call('XADD', KEYS[2], ms .. '-' .. n, 'user', 'number ' .. n)\n"
             "  redis.call('XADD', KEYS[3], ms .. '-' .. n, 'type', 'session.updated', 'field', 'f')\n"
             "end\n"
             "redis.call('HSET', KEYS[1], 'last_id', ms .. '-' .. ARGV[1])\n"
