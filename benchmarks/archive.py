@@ -20,7 +20,7 @@ from maestro_state.kernel import sync_filesystem
 from tests.stored import Filler
 
 RUNS, ITEMS, MEGABYTES = 200, 100, 20
-ROUNDS = 5
+ROUNDS = 4
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -93,7 +93,7 @@ def flushes(maestro: Maestro, raw: redis.Redis, project: Path) -> Iterator[Row]:
     maestro.sessions.end(session_id)
     raw.delete(*maestro.server.terms.keys.session(session_id))
     archived_ms, live_ms = in_turns(
-        lambda: maestro.sessions.status(session_id), lambda: maestro.sessions.status(live), rounds=30
+        lambda: maestro.sessions.status(session_id), lambda: maestro.sessions.status(live), rounds=12
     )
     yield Row("status, archived", "status, live", archived_ms, live_ms, "ms", 1.5)
 

@@ -64,7 +64,7 @@ def _end_to_end(bench: Rig) -> Iterator[Row]:
         for _ in range(TOGETHER):
             limit()
 
-    figures = race({"ours": ours, "redis-py XADD + one script": limit}, calls=800)
+    figures = race({"ours": ours, "redis-py XADD + one script": limit}, calls=500)
     yield row("breadcrumb added and applied", figures, "ours", "redis-py XADD + one script", limit=2.0, aim=1.5)
     name = f"redis-py XADD + one script, ×{TOGETHER}"
     figures = race({"ours": ours_together, name: limit_together}, calls=20)
@@ -87,7 +87,7 @@ def _statistics(bench: Rig) -> Row:
             while work._families.apply(child):
                 pass
         assert work.stats(top).breadcrumbs == TREE * each
-    figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100, rounds=15)
+    figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100, rounds=9)
     few, lots = figures["1"], figures[str(EACH)]
     named = {f"tree of {TREE}": few, f"tree of {TREE * EACH}": lots}
     ours, theirs = f"tree of {TREE * EACH}", f"tree of {TREE}"

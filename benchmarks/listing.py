@@ -42,6 +42,7 @@ def measure() -> Iterator[Row]:
                 **peers.contenders("all"),
             },
             calls=3,
+            rounds=5,
         )
         yield row("list 10 000 sessions", figures, "list 10 000", "one script over an index", limit=1.2, aim=0.3)
         yield row("… as rows for people", figures, "with rows for people", "one script over an index", limit=1.2)

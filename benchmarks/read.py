@@ -58,7 +58,7 @@ def _beside_the_limit(bench: Rig) -> Iterator[Row]:
     def ours() -> object:
         return bench.maestro.messages.since(None, long)
 
-    figures = race({"redis-py XRANGE + msgspec": plain, "all of 10 000": ours}, calls=5, rounds=13)
+    figures = race({"redis-py XRANGE + msgspec": plain, "all of 10 000": ours}, calls=5, rounds=9)
     yield row("all of 10 000", figures, "all of 10 000", "redis-py XRANGE + msgspec", limit=1.0, aim=0.8)
 
 
@@ -77,11 +77,11 @@ def _beside_peers(bench: Rig, length: int) -> Iterator[Row]:
     with closing(opened(HISTORIES, bench, length)) as peers:
         peers.expect("last", 20)
         ours = {"plain": lambda: bench.maestro.messages.last(20, session), "awaited": last_awaited}
-        figures = race({**ours, **peers.contenders("last")}, calls=500, rounds=5)
+        figures = race({**ours, **peers.contenders("last")}, calls=400, rounds=5)
         yield from peers.rows(f"last 20 of {said}", figures, by_peer, {"": 1.5})
         if length == max(LENGTHS):
             peers.expect("all", length)
             ours = {"plain": lambda: bench.maestro.messages.since(None, session), "awaited": all_awaited}
-            figures = race({**ours, **peers.contenders("all")}, calls=5, rounds=13)
+            figures = race({**ours, **peers.contenders("all")}, calls=5, rounds=9)
             yield from peers.rows(f"all of {said}", figures, by_peer, {"": 1.2})
     loop().run_until_complete(maestro.close())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TERMINALS = 100
 #: Messages of each terminal when their rate is taken, and when all of them look on.
 MESSAGES, MESSAGES_SEEN = 50, 5
-ROUNDS = 3
+ROUNDS = 2
 _FORK = multiprocessing.get_context("fork")
 
 
