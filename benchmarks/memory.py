@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -51,8 +50,7 @@ def measure() -> Iterator[Row]:
 
 
 def _worker(bench: Rig) -> Row:
-    while not bench.maestro.runs.workers():
-        time.sleep(0.05)
+    bench.await_workers()
     [ours] = bench.tcp.smembers("rq:workers")
     with closing(Queue("rq", bench.port)) as queue:
         weights = [_weight(pid) for pid in (int(bench.tcp.hget(ours, "pid")), queue.pid)]

@@ -42,6 +42,11 @@ class Rig:
     folder: Path
     port: int
 
+    def await_workers(self, count: int = 1) -> None:
+        """Wait until so many workers listen; before that nothing is worth measuring."""
+        while self.maestro.runs.workers() < count:
+            time.sleep(0.05)
+
     def session(self, messages: int, size: int = 300) -> str:
         """Return a new session with so many messages."""
         session_id = self.maestro.sessions.start(f"bench-{messages}").id

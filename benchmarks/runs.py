@@ -45,15 +45,10 @@ def start_child() -> str:
 def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig(pinned=False, with_worker=True) as bench:
-        _await_worker(bench)
+        bench.await_workers()
         yield _to_start(bench)
         yield from _throughput(bench)
         yield from _crowd(bench)
-
-
-def _await_worker(bench: Rig) -> None:
-    while not bench.maestro.runs.workers():
-        time.sleep(0.05)
 
 
 def _to_start(bench: Rig) -> Row:
@@ -126,8 +121,7 @@ def _crowd(bench: Rig) -> Iterator[Row]:
     """Ask for many runs at once; none may wait or take longer than its share."""
     command = [sys.executable, "-P", "-m", "workers.worker", "--project", str(bench.folder)]
     more = [subprocess.Popen(command, env=os.environ) for _ in range(WORKERS - 1)]
-    while bench.maestro.runs.workers() < WORKERS:
-        time.sleep(0.05)
+    bench.await_workers(WORKERS)
     bench.maestro.sessions.start("crowd", tool=f"sleep {TOOL_S}")
     bench.maestro.runs.wait(bench.maestro.runs.start("warm up"))
     begun = time.perf_counter()

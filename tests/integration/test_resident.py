@@ -61,6 +61,16 @@ def filled(project):
     return project
 
 
+@pytest.fixture
+def talkative(filled):
+    """Return the project with more messages than a pipe takes."""
+    with Maestro(filled) as maestro:
+        session = maestro.sessions.read(None).id
+        for _ in range(40):
+            maestro.messages.add("user", "x" * 100_000, session)
+    return filled
+
+
 def test_handed_over_is_the_same(filled):
     """What a command prints and returns is what it would here, byte for byte: data, documents and refusals."""
     lines = [[*words.split(), *more] for words in sorted(entry.READS) for more in ([], ["--json"])]
@@ -101,17 +111,13 @@ def test_it_knows_what_the_command_would(filled):
         os.close(theirs)
 
 
-def test_an_interrupt_reaches_the_command(filled):
+def test_an_interrupt_reaches_the_command(talkative):
     """Ctrl-C, or the end of the terminal, ends the command where it runs, and nothing else."""
-    with Maestro(filled) as maestro:
-        session = maestro.sessions.read(None).id
-        for _ in range(40):
-            maestro.messages.add("user", "x" * 100_000, session)
-    with resident(filled) as process:
+    with resident(talkative) as process:
         for number, left_with in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
             # More than a pipe takes, and nobody reads it: the command is in the middle of writing.
             line = [sys.executable, "-P", "-c", HANDED_OVER, "messages", "--json"]
-            caller = subprocess.Popen(line, cwd=filled, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            caller = subprocess.Popen(line, cwd=talkative, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             assert caller.stdout.read(1) == b"{"
             wait_until(lambda: children(process.pid), "nobody runs it")
             caller.send_signal(number)
@@ -203,15 +209,11 @@ def test_closed_streams_are_the_same(filled, closed):
         assert b"Traceback" not in closing(EITHER_WAY)[1]
 
 
-def test_a_command_that_is_killed_says_so(filled):
+def test_a_command_that_is_killed_says_so(talkative):
     """When the process that runs it is killed in the middle, the caller says so and leaves with 1."""
-    with Maestro(filled) as maestro:
-        session = maestro.sessions.read(None).id
-        for _ in range(40):
-            maestro.messages.add("user", "x" * 100_000, session)
-    with resident(filled) as process:
+    with resident(talkative) as process:
         line = [sys.executable, "-P", "-c", HANDED_OVER, "messages", "--json"]
-        caller = subprocess.Popen(line, cwd=filled, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        caller = subprocess.Popen(line, cwd=talkative, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert caller.stdout.read(1) == b"{"
         wait_until(lambda: children(process.pid), "nobody runs it")
         os.kill(int(children(process.pid)[0]), signal.SIGKILL)

@@ -53,7 +53,7 @@ def _attacks(mark: Path) -> dict[str, tuple[bytes, dict[str, object]]]:
         "d-pickle-object": (zlib.compress(pickle.dumps(_Evil(str(mark)))), {}),
         "e-callback": (good, {"success_callback_name": "os.system", "success_callback_timeout": 5}),
         "f-failure-callback": (good, {"failure_callback_name": "os.system"}),
-        "g-webhook": (good, {"webhooks": json.dumps([{"url": "http://127.0.0.1:1/", "statuses": ["finished"]}])}),
+        "g-webhook": (good, {"webhooks": json.dumps([{"url": "somewhere", "statuses": ["finished"]}])}),
         "h-result": (good, {"result": pickle.dumps(_Evil(str(mark)))}),
         "i-bomb": (zlib.compress(b'["' + b"x" * 200_000_000 + b'"]', 1), {}),
         "i-small-bomb": (zlib.compress(b"x" * 1_500_000, 9), {}),
