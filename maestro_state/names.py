@@ -27,6 +27,13 @@ def slugify(name: str) -> str:
     return slug
 
 
+def session_slug(name: str) -> str:
+    """Turn the name of a new session into its slug; refuse one that leads out of a folder."""
+    if ".." in re.split(r"[/\\]", name):
+        raise InvalidName(f"the name {name[:40]!r} is a path", hint="maestro session start fix-login")
+    return slugify(name)
+
+
 def is_session_id(text: str) -> bool:
     """Tell whether the text has the form of a session id, the only names that may become paths or keys."""
     return _SESSION_ID.fullmatch(text) is not None

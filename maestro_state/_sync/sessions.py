@@ -22,7 +22,7 @@ from maestro_state.errors import (
     SessionNotFound,
 )
 from maestro_state.models import Field, Session, SessionStatus, SessionSummary
-from maestro_state.names import is_session_id, pick, slugify
+from maestro_state.names import is_session_id, pick, session_slug
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
 from maestro_state.ops import terminals
@@ -85,7 +85,7 @@ class Sessions:
         working_directory: str | None = None,
     ) -> Session:
         """Start a session and put this checkout on it."""
-        slug, ttl_ms = slugify(name), self._ttl_ms(ttl_seconds)
+        slug, ttl_ms = session_slug(name), self._ttl_ms(ttl_seconds)
         self._project.check_index()
         directory = working_directory or str(self._project.root)
         ops.check_directory(directory)
@@ -313,7 +313,7 @@ class Sessions:
 
         source = self.source(ref)
         origin = source.record()
-        slug, ttl_ms = slugify(name), self._ttl_ms(origin.ttl_seconds or None)
+        slug, ttl_ms = session_slug(name), self._ttl_ms(origin.ttl_seconds or None)
         self._project.check_index()
         here = self._project.path
         summary = source.summary()
