@@ -200,8 +200,9 @@ def test_a_terminal_obeys_nothing_a_tool_prints(project: Path):
 def test_ctrl_c_asks(project: Path, keys: bytes, code: int, status: str):
     """Ctrl-C asks: c cancels, d leaves it running, and so does a second Ctrl-C."""
     printed(project, "session", "start", "interrupt")
-    screen = Screen(project, "run", "p", "--tool", "sh -c 'echo begun; sleep 600'")
-    screen.wait_for(b"begun")
+    # The status line shows the tool's words before it runs: what is waited for stands in none of them.
+    screen = Screen(project, "run", "p", "--tool", "sh -c 'echo begun $((40 + 2)); sleep 600'")
+    screen.wait_for(b"begun 42")
     screen.press(b"\x03")
     screen.wait_for(b"[c]ancel")
     screen.answer(keys)

@@ -45,7 +45,8 @@ def test_twenty_first_commands_share_one_server(tmp_path):
         started = {msgspec.json.decode(one.stdout)["id"] for one in done}
         assert len(started) == COMMANDS
         assert len(servers(project)) == 1
-        assert len(supervisors(project)) <= 1
+        # Each command may have started a supervisor; all but the one with the lock leave by themselves.
+        wait_until(lambda: len(supervisors(project)) == 1, "one supervisor is left")
         assert {row["id"] for row in printed(project, "session", "list")["sessions"]} == started
         assert {row.id for row in Project(project).index()} == started
         assert sum(row.active is True for row in Project(project).index()) == 1
