@@ -20,7 +20,7 @@ from typing import IO, Self
 from workers.guard import Guard, bound_to_parent
 
 #: Output is handed on in pieces of at most this many bytes,
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 512 * 1024
 #: and at most once in so many seconds: a million short lines are not a million pieces, one line comes at once.
 PIECE_S = 0.02
 #: How long a tool that was asked to end may take, in seconds.

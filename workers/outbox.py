@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Condition
 
 #: Bytes that go to the server together, about; and bytes that may wait before the tool is held up.
-BATCH_BYTES = 1 << 20
-WAITING_BYTES = 1 << 20
+BATCH_BYTES = 4 << 20
+WAITING_BYTES = 4 << 20
 
 
 class Outbox:

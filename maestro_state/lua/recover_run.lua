@@ -27,11 +27,11 @@ if verdict == 'error' and retries > 0 then
   verdict = 'pending'
   -- What the lost attempt printed goes: an output is of one attempt only.
   while first do
-    local page = redis.call('XRANGE', outputs, first, found[7], 'COUNT', 25)
+    local page = redis.call('XRANGE', outputs, first, found[7], 'COUNT', 12)
     for _, entry in ipairs(page) do
       if entry[2][2] == run then redis.call('XDEL', outputs, entry[1]) end
     end
-    first = #page == 25 and '(' .. page[25][1] or nil
+    first = #page == 12 and '(' .. page[12][1] or nil
   end
   redis.call('HDEL', runs, run .. ':lease', run .. ':suspect', run .. ':owner', run .. ':started_at', run .. ':size',
              run .. ':first', run .. ':last', run .. ':usage')

@@ -16,7 +16,7 @@ from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Query
 
 #: Entries read from each stream at a time: of a fast run's output, 32 MB.
-PAGE = 128
+PAGE = 64
 
 #: The cursor before everything.
 START = "0-0"

@@ -204,7 +204,7 @@ def output_range(terms: Terms, session_id: str, run_id: str) -> Query:
 
 
 #: Chunks of output read at a time: enough for one round trip each megabyte, little enough to hold.
-OUTPUT_PAGE = 16
+OUTPUT_PAGE = 8
 
 
 def output_page(terms: Terms, session_id: str, run_id: str, first: str, last: str) -> Query:
