@@ -20,7 +20,7 @@ from maestro_state.kernel import exchange, sync_filesystem
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _refuse(error: OSError, path: str) -> WorkFailed:
@@ -141,14 +141,14 @@ class Folder:
             return {entry.name: _kind(entry) for entry in entries}
 
     def open_new(self, name: str, *, mode: int = 0o600) -> int:
-        """Make a file that must not exist yet; return the descriptor to write to."""
+        """Make a file that must not exist yet; return the descriptor to write to and to read back by."""
         _check(name)
         return os.open(name, _NEW_FILE, mode, dir_fd=self._fd)
 
     def open_again(self, name: str) -> int:
         """Return a descriptor that appends to a file of one's own making."""
         _check(name)
-        return os.open(name, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        return os.open(name, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
 
     def open_file(self, name: str) -> int | None:
         """Return a descriptor to read a regular file by, None when there is none; a link or a device is refused."""

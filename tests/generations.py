@@ -13,9 +13,10 @@ from maestro_state.project import Project
 SESSION_ID = "work--abcdef"
 
 
-def contents(number: int) -> dict[str, bytes]:
+def contents(number: int, runs: int = 0) -> dict[str, bytes]:
     """Return the files of a generation."""
-    return {
+    outputs = {f"runs/{run:04}/output.txt": b"%d of %d\n" % (run, number) * 400 for run in range(1, runs + 1)}
+    return outputs | {
         "session.json": layout.pretty({"id": SESSION_ID, "state": "com_saida", "notes": f"generation {number}"}),
         "context/active.json": layout.pretty({"items": [], "generation": number}),
         "events.jsonl": b"".join(layout.json_line({"id": f"{n}-0", "type": "t", "data": {}}) for n in range(number)),
@@ -23,10 +24,10 @@ def contents(number: int) -> dict[str, bytes]:
     }
 
 
-def write_generation(root: Path, number: int, *, keep_spare: bool = False) -> None:
+def write_generation(root: Path, number: int, *, keep_spare: bool = False, runs: int = 0) -> None:
     """Write one generation as a flush does; of a live session the one before is kept to build the next on."""
     with replacing(Home.of_project(Project(root)), SESSION_ID) as generation:
-        for path, content in contents(number).items():
+        for path, content in contents(number, runs).items():
             generation.put(path, content)
         generation.commit(last_id=f"{number}-0", written_at="2026-01-01T00:00:00.000+00:00",
                           keep_spare=keep_spare)  # fmt: skip
@@ -41,7 +42,7 @@ def write_naive(root: Path, number: int) -> None:
         os.replace(aside, folder / path)
 
 
-def generation_of(root: Path) -> int | None:
+def generation_of(root: Path, runs: int = 0) -> int | None:
     """Return which generation the archive is, None when it is a mixture."""
     home = Home.of_project(Project(root))
     found = home.open_session(SESSION_ID)
@@ -50,6 +51,6 @@ def generation_of(root: Path) -> int | None:
         folder = Path(found.path)
     for number in (1, 2):
         if all((folder / path).is_file() and (folder / path).read_bytes() == content
-               for path, content in contents(number).items()):  # fmt: skip
+               for path, content in contents(number, runs).items()):  # fmt: skip
             return number
     return None

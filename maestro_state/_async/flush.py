@@ -191,7 +191,7 @@ async def _write_blob(generation: Generation, blobs: _Blobs, path: str, digest: 
             content = await blobs.get(digest)
             if layout.sha256(content) != digest:
                 raise ArchiveFailed(f"the server's content of {path} in {blobs.session_id} does not fit its digest")
-            generation.put(path, content)
+            generation.put(path, content, digest)
     seen.setdefault(digest, path)
 
 
@@ -199,17 +199,25 @@ async def _write_streams(generation: Generation, live: AsyncLive, start: str, mo
     """Append what the streams have got since; take the rest over as it is."""
     end = moment.last_id
     async for messages in live.message_pages(start, end):
-        generation.append(layout.MESSAGES, b"".join(layout.json_line(one.document()) for one in messages))
+        generation.append(layout.MESSAGES, layout.json_lines([one.document() for one in messages]))
     async for events in live.event_pages(start, end):
-        generation.append(layout.EVENTS, b"".join(layout.json_line(one.document()) for one in events))
-    async for entry_id, run_id, data in live.outputs(start, end):
-        first = moment.first.get(run_id)
-        if first and id_order(entry_id) < id_order(first):
-            continue  # printed by a try that was given up
-        anew = entry_id == first
-        generation.append(layout.run_path(run_id, "output.txt"), data, anew=anew)
-        chunk = {"id": entry_id, "run": run_id, "size": len(data)} | ({"anew": True} if anew else {})
-        generation.append(layout.CHUNKS, layout.json_line(chunk))
+        generation.append(layout.EVENTS, layout.json_lines([one.document() for one in events]))
+    printed: dict[str, str] = {}
+    async for pieces in live.output_pages(start, end):
+        chunks: list[dict[str, object]] = []
+        for entry_id, run_id, data in pieces:
+            path, anew = printed.get(run_id), False
+            if path is None:
+                first = moment.first.get(run_id)
+                if first and id_order(entry_id) < id_order(first):
+                    continue  # printed by a try that was given up
+                path = printed[run_id] = layout.run_path(run_id, "output.txt")
+                anew = entry_id == first
+            generation.append(path, data, anew=anew)
+            chunk = {"id": entry_id, "run": run_id, "size": len(data)}
+            chunks.append(chunk | {"anew": True} if anew else chunk)
+        if chunks:
+            generation.append(layout.CHUNKS, layout.json_lines(chunks))
     for path in (layout.MESSAGES, layout.EVENTS, layout.CHUNKS, *_outputs(moment.runs)):
         if not generation.is_written(path) and generation.has(path) and not generation.keep(path):
             raise FileCorrupt(f"{path} of {live.id} is not what it was")

@@ -158,17 +158,17 @@ class AsyncLive:
         found = await self._server.fetch(run_ops.output_range(self._server.terms, self.id, run_id))
         if found is None:
             return
-        async for _, printed_by, data in self.outputs(*found):
-            if printed_by == run_id:
-                yield data
+        async for page in self.output_pages(*found):
+            for _, printed_by, data in page:
+                if printed_by == run_id:
+                    yield data
 
-    async def outputs(self, start: str, end: str) -> AsyncIterator[tuple[str, str, bytes]]:
-        """Yield the pieces that runs printed in a span of ids: id, run, bytes."""
+    async def output_pages(self, start: str, end: str) -> AsyncIterator[list[tuple[str, str, bytes]]]:
+        """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes."""
         count = archiving.OUTPUT_PAGE
         while True:
             page = await self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end, count))
-            for piece in page:
-                yield piece
+            yield page
             if len(page) < count:
                 return
             start = f"({page[-1][0]}"

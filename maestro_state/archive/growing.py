@@ -3,66 +3,48 @@
 from __future__ import annotations
 
 import hashlib
-import os
 
 from maestro_state.archive import layout
-from maestro_state.archive.tree import Tree
-from maestro_state.disk import write_all
+from maestro_state.archive.lanes import Lanes
 
-#: What a file that grows in small pieces gathers before it is written.
-_BUFFER_BYTES = 1 << 17
+#: What a file gathers before it is written; most are complete by then.
+_BUFFER_BYTES = 1 << 19
 
 
 class Growing:
-    """One such file; its descriptor is let go of while others are written."""
+    """One such file. No handle of it is kept: others are written meanwhile, and there may be many."""
 
-    def __init__(self, tree: Tree, path: str) -> None:
-        """Make the file, which must not be there."""
+    def __init__(self, lanes: Lanes, path: str) -> None:
+        """Name the file, which must not be there."""
         self.path = path
-        self._tree = tree
+        self._lanes = lanes
         self._hash = hashlib.sha256()
-        self.size = 0
+        self._is_made = False
         self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._descriptor: int | None = tree.create(path)
+        #: Bytes that are gathered here.
+        self.waiting_bytes = 0
+        self.size = 0
 
     def write(self, content: bytes) -> None:
         """Add to its end."""
         self._waiting.append(content)
-        self._waiting_bytes += len(content)
-        if self._waiting_bytes >= _BUFFER_BYTES:
-            self._flush()
+        self.waiting_bytes += len(content)
+        if self.waiting_bytes >= _BUFFER_BYTES:
+            self.rest()
 
-    def _flush(self) -> None:
-        if not self._waiting:
+    def rest(self) -> None:
+        """Have what waits written."""
+        if not self._waiting and self._is_made:
             return
-        content = b"".join(self._waiting)
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        if self._descriptor is None:
-            self._descriptor = self._tree.reopen(self.path)
-        write_all(self._descriptor, content)
+        content = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
+        self._waiting = []
+        self.waiting_bytes = 0
+        self._lanes.write(self.path, content, again=self._is_made)
+        self._is_made = True
         self._hash.update(content)
         self.size += len(content)
 
-    def finish(self) -> layout.FileEntry:
-        """Write what waits, close it, and say what it is."""
-        self._flush()
-        self.close()
-        return layout.FileEntry(self._hash.hexdigest(), self.size)
-
-    def rest(self) -> None:
-        """Write what waits and let the descriptor go until there is more."""
-        self._flush()
-        self.close()
-
-    def close(self) -> None:
-        """Let the descriptor go. Repeatable."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
     def entry(self) -> layout.FileEntry:
-        """Say what it is so far."""
-        self._flush()
+        """Have what waits written, and say what the file is so far."""
+        self.rest()
         return layout.FileEntry(self._hash.hexdigest(), self.size)

@@ -99,6 +99,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _record = msgspec.json.Decoder(Record).decode
+_encoder = msgspec.json.Encoder()
 
 
 def folders_of(files: Collection[str]) -> set[str]:
@@ -185,6 +186,11 @@ def pretty(value: Any) -> bytes:
 def json_line(value: Any) -> bytes:
     """Write one line of JSON Lines."""
     return msgspec.json.encode(value) + b"\n"
+
+
+def json_lines(values: list[Any]) -> bytes:
+    """Write JSON Lines."""
+    return _encoder.encode_lines(values)
 
 
 def encode_record(record: Record) -> bytes:

@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from maestro_state.archive import layout
 from maestro_state.archive.growing import Growing
 from maestro_state.archive.home import STAGING, Home, staged_name
+from maestro_state.archive.lanes import Lanes
 from maestro_state.archive.spare import Spares, Stamps, stamps_of
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder, write_all
 from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
 
-#: Files that are being written at the same time, at most; the others are closed and opened again.
-_OPEN_MAX = 32
+#: Files that grow at the same time and have something waiting, at most; the oldest is written then.
+_GROWING_MAX = 32
 
 _COPY_BYTES = 1 << 20
 
@@ -41,8 +42,11 @@ class Generation:
         self._written: list[str] = []
         self._removed = dict(manifest.removed) if manifest else {}
         self._growing: dict[str, Growing] = {}
-        self._open: list[Growing] = []
+        self._gathering: dict[str, Growing] = {}
         self._new: Tree | None = None
+        self._lanes = Lanes(self._open_staged)
+        #: Second names of files that may not be written yet.
+        self._same: list[tuple[str, str]] = []
         #: What the tree had of the spare it is built on, and still has as it was.
         self._have: dict[str, layout.FileEntry] = {}
         self._is_built_on_spare = False
@@ -71,8 +75,9 @@ class Generation:
 
     def _clear(self, path: str) -> None:
         """Take away what the spare has under a path: a file may have other names, so it is never written to."""
+        tree = self._tree
         if self._have.pop(path, None) is not None:
-            self._tree.remove(path)
+            tree.remove(path)
 
     def has(self, path: str, digest: str | None = None) -> bool:
         """Tell whether the present generation has a file, with this digest if one is given."""
@@ -88,18 +93,13 @@ class Generation:
             return None
         return layout.decode_record(content)
 
-    def put(self, path: str, content: bytes) -> None:
-        """Write a file whole; one that did not change is linked."""
-        digest = layout.sha256(content)
+    def put(self, path: str, content: bytes, digest: str | None = None) -> None:
+        """Write a file whole, whose digest may be known already; one that did not change is linked."""
+        digest = digest or layout.sha256(content)
         if self.has(path, digest) and self.keep(path):
             return
-        tree = self._tree
         self._clear(path)
-        descriptor = tree.create(path)
-        try:
-            write_all(descriptor, content)
-        finally:
-            os.close(descriptor)
+        self._lanes.write(path, content)
         self._note(path, layout.FileEntry(digest, len(content)))
 
     def keep(self, path: str) -> bool:
@@ -119,9 +119,8 @@ class Generation:
 
     def same(self, path: str, as_path: str) -> None:
         """Give a file of this generation a second name: the same content is stored once."""
-        tree = self._tree
         self._clear(path)
-        tree.link(path, tree, as_path)
+        self._same.append((path, as_path))
         self._linked.append(path)
         self._files[path] = self._files[as_path]
 
@@ -129,14 +128,14 @@ class Generation:
         """Add to the end of a file: the first time, what the present generation has of it is copied, unless `anew`."""
         growing = self._growing.get(path)
         if growing is None:
-            tree = self._tree
             self._clear(path)
-            growing = self._growing[path] = Growing(tree, path)
+            growing = self._growing[path] = Growing(self._lanes, path)
             if self.has(path) and not anew:
                 self._copy(path, growing)
-            self._open.append(growing)
-            if len(self._open) > _OPEN_MAX:
-                self._open.pop(0).rest()
+        if path not in self._gathering:
+            self._gathering[path] = growing
+            if len(self._gathering) > _GROWING_MAX:
+                self._gathering.pop(next(iter(self._gathering))).rest()
         growing.write(content)
 
     def _copy(self, path: str, target: Growing) -> None:
@@ -167,6 +166,10 @@ class Generation:
 
     def staged(self) -> Tree:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
+        self._lanes.drain()
+        return self._open_staged()
+
+    def _open_staged(self) -> Tree:
         with self._folder.child(STAGING) as staging:
             return Tree(staging.child(self._staged))
 
@@ -211,17 +214,21 @@ class Generation:
     def commit(
         self, *, last_id: str, written_at: str, keep_spare: bool = False, keep_replaced: bool = False
     ) -> layout.Manifest:
-        """Finish the generation, make it durable, swap it in, and read it back from the disk.
+        """Finish the generation, every file of it read back; make it durable and swap it in.
 
         With `keep_spare` the replaced one is kept to build the next on, with `keep_replaced` in the trash if it has
-        anything that this one has not. Raises ArchiveFailed when what is there
-        afterwards is not what was written.
+        anything that this one has not. Raises ArchiveFailed when what is on
+        the disk is not what was written: nothing is swapped then.
         """
         tree = self._tree
         for path, growing in self._growing.items():
-            self._note(path, growing.finish())
+            self._note(path, growing.entry())
         for path in [path for path in self._have if path not in self._files]:
             self._clear(path)
+        self._lanes.drain()
+        self._lanes.close()
+        for path, as_path in self._same:
+            tree.link(path, tree, as_path)
         self._carry_over()
         manifest = layout.Manifest(
             format=layout.FORMAT,
@@ -242,13 +249,13 @@ class Generation:
         finally:
             os.close(descriptor)
         tree.sync([*self._written, layout.MANIFEST], self._linked)
-        stamps = stamps_of(tree, manifest) if keep_spare else None
+        stamps = stamps_of(tree, manifest) if keep_spare and self._stamps is not None else None
         # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
         if self._has_strange_folders or self._stamps is None or (stamps and self._stamps.keys() - stamps.keys()):
             stamps = None
         tree.close()
         self._swap(manifest, stamps, keep_replaced=keep_replaced)
-        self._check(encoded)
+        self._check_manifest(encoded)
         return manifest
 
     def _swap(self, manifest: layout.Manifest, stamps: Stamps | None, *, keep_replaced: bool) -> None:
@@ -274,19 +281,15 @@ class Generation:
             else:
                 staging.remove_tree(replaced)
 
-    def _check(self, encoded: bytes) -> None:
-        """Read back what was just put in place: the manifest, and every new file's digest."""
-        with self._folder.child(self.session_id) as place, Tree(place) as tree:
-            if tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
+    def _check_manifest(self, encoded: bytes) -> None:
+        """Read back from its place what says what all the others are."""
+        with self._folder.child(self.session_id) as place:
+            if place.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
                 raise ArchiveFailed(f"{place.path} does not hold what was written to it", hint="maestro session sync")
-            for path in self._written:
-                if tree.entry(path) != self._files[path]:
-                    raise ArchiveFailed(f"{place.path}/{path} does not hold what was written to it")
 
     def abandon(self) -> None:
         """Throw the unfinished generation away."""
-        for growing in self._growing.values():
-            growing.close()
+        self._lanes.close()
         if self._new is None:
             return
         self._new.close()

@@ -105,11 +105,8 @@ def read_outputs(terms: Terms, session_id: str, start: str, end: str, count: int
     """Read one page of what runs printed: id, run, bytes."""
 
     def read(reply: list[Any]) -> list[tuple[str, str, bytes]]:
-        rows = []
-        for entry_id, fields in reply:
-            found = {fields[at]: fields[at + 1] for at in range(0, len(fields), 2)}
-            rows.append((entry_id.decode(), found[b"run"].decode(), found[b"data"]))
-        return rows
+        # Run and data come first in every entry; who printed it may follow.
+        return [(entry_id.decode(), fields[1].decode(), fields[3]) for entry_id, fields in reply]
 
     return _pages(terms, session_id, "outputs", (start, end), count, read)
 

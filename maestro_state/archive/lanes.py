@@ -1,0 +1,167 @@
+"""The files of a new generation, made while the next ones are still being fetched.
+
+A few are made by the caller. Many are made by threads: each has folders of its own, so that none waits for another's,
+and what is written to one file stays in order. Everything is read back and compared at once, byte by byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from threading import Condition, Thread
+
+from maestro_state.archive.tree import Tree
+from maestro_state.disk import write_all
+from maestro_state.errors import ArchiveFailed
+
+#: Threads: as many as it takes to keep a disk's queue filled while one of them waits.
+_LANES = 2
+#: Files, and bytes, that are handed to the threads together; fewer are not worth starting them.
+_BATCH_FILES, _BATCH_BYTES = 32, 1 << 20
+#: Bytes that may wait for the threads before the caller is held up.
+_WAITING_BYTES = 8 << 20
+
+#: Bytes that are read back at a time.
+_PIECE_BYTES = 1 << 20
+
+#: Path, content, and whether it goes to the end of a file that was made before.
+Writing = tuple[str, bytes, bool]
+
+
+class Lanes:
+    """All writing to one tree, for one caller; what fails in a thread is raised in a later call, at last by `drain`."""
+
+    def __init__(self, open_tree: Callable[[], Tree]) -> None:
+        """Take what opens the tree: every thread has handles of its own."""
+        self._open_tree = open_tree
+        self._batch: list[Writing] = []
+        self._batch_bytes = 0
+        self._lanes: list[_Lane] = []
+        self._lane_of: dict[str, int] = {}
+
+    def write(self, path: str, content: bytes, *, again: bool = False) -> None:
+        """Make a file with this content, or add to one made before; it is there after `drain`."""
+        self._batch.append((path, content, again))
+        self._batch_bytes += len(content)
+        if len(self._batch) >= _BATCH_FILES or self._batch_bytes >= _BATCH_BYTES:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._lanes = self._lanes or [_Lane(self._open_tree()) for _ in range(_LANES)]
+        shares: list[list[Writing]] = [[] for _ in self._lanes]
+        for writing in self._batch:
+            folder = writing[0].rpartition("/")[0]
+            shares[self._lane_of.setdefault(folder, len(self._lane_of) % _LANES)].append(writing)
+        self._batch, self._batch_bytes = [], 0
+        for lane, share in zip(self._lanes, shares, strict=True):
+            if share:
+                lane.put(share)
+
+    def drain(self) -> None:
+        """Come back when everything is done; raise what failed."""
+        if self._lanes:
+            self._hand_over()
+        elif self._batch:
+            batch, self._batch, self._batch_bytes = self._batch, [], 0
+            with self._open_tree() as tree:
+                _write(tree, batch)
+        for lane in self._lanes:
+            lane.drain()
+
+    def close(self) -> None:
+        """End the threads; what waits is not done any more. Repeatable."""
+        self._batch, self._batch_bytes = [], 0
+        for lane in self._lanes:
+            lane.close()
+        self._lanes = []
+
+
+class _Lane:
+    """One thread that writes one batch after the other."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._changed = Condition()
+        self._waiting: deque[list[Writing]] = deque()
+        self._waiting_bytes = 0
+        self._is_idle = True
+        self._is_closed = False
+        self._failure: BaseException | None = None
+        self._thread = Thread(target=self._work, name="archive", daemon=True)
+        self._thread.start()
+
+    def put(self, batch: list[Writing]) -> None:
+        with self._changed:
+            self._wait_for(lambda: self._waiting_bytes < _WAITING_BYTES)
+            self._waiting.append(batch)
+            self._waiting_bytes += _size(batch)
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        with self._changed:
+            self._wait_for(lambda: self._is_idle and not self._waiting)
+
+    def _wait_for(self, is_true: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: self._failure or is_true())
+        if self._failure:
+            raise self._failure
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _work(self) -> None:
+        with self._tree:
+            while self._failure is None and (batch := self._next()):
+                try:
+                    _write(self._tree, batch)
+                except BaseException as failure:  # noqa: BLE001 - raised again where the caller is
+                    self._fail(failure)
+
+    def _fail(self, failure: BaseException) -> None:
+        with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    def _next(self) -> list[Writing] | None:
+        """Wait for something to do; None when there will be nothing more."""
+        with self._changed:
+            self._is_idle = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            if self._is_closed:
+                return None
+            self._is_idle = False
+            batch = self._waiting.popleft()
+            self._waiting_bytes -= _size(batch)
+            return batch
+
+
+def _size(batch: list[Writing]) -> int:
+    return sum(len(content) for _, content, _ in batch)
+
+
+def _write(tree: Tree, batch: list[Writing]) -> None:
+    for path, content, again in batch:
+        descriptor = tree.reopen(path) if again else tree.create(path)
+        try:
+            offset = os.lseek(descriptor, 0, os.SEEK_END) if again else 0
+            write_all(descriptor, content)
+            if not _holds(descriptor, content, offset):
+                raise ArchiveFailed(f"{tree.root.path}/{path} does not hold what was written to it")
+        finally:
+            os.close(descriptor)
+
+
+def _holds(descriptor: int, content: bytes, offset: int) -> bool:
+    """Read back what was just written, to the end of the file."""
+    if len(content) < _PIECE_BYTES:
+        return os.pread(descriptor, len(content) + 1, offset) == content
+    for at in range(0, len(content), _PIECE_BYTES):
+        if os.pread(descriptor, _PIECE_BYTES, offset + at) != content[at : at + _PIECE_BYTES]:
+            return False
+    return not os.pread(descriptor, 1, offset + len(content))

@@ -1,0 +1,110 @@
+"""A generation of many files, made by threads: exact and in order, and one file that goes wrong undoes all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maestro_state.archive.home import STAGING, Home
+from maestro_state.archive.lanes import Lanes
+from maestro_state.archive.tree import Tree
+from maestro_state.archive.verify import verify
+from maestro_state.disk import Folder
+from maestro_state.project import Project
+from tests.generations import SESSION_ID, generation_of, write_generation
+
+RUNS = 120
+#: Files of a generation.
+FILES = RUNS + 4
+
+#: Writes generation 2, of which one file after so many others goes wrong.
+CHILD = """
+import errno, os, signal, sys
+from itertools import count
+from pathlib import Path
+from maestro_state.archive import lanes
+from tests.generations import write_generation
+written, write, fault = count(), lanes.write_all, sys.argv[3]
+def write_all(descriptor, content):
+    if next(written) != int(sys.argv[2]):
+        write(descriptor, content)
+    elif fault == "killed":
+        os.write(descriptor, content[:7])
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "full":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    elif fault == "garbled":
+        write(descriptor, content[:-1] + b"?")
+    else:
+        write(descriptor, content[: len(content) // 2])
+lanes.write_all = write_all
+write_generation(Path(sys.argv[1]), 2, runs=int(sys.argv[4]))
+"""
+
+
+@pytest.fixture
+def template() -> Iterator[Path]:
+    """Return a project with generation 1 in place."""
+    folder = Path(tempfile.mkdtemp(prefix="m-"))
+    write_generation(folder, 1, runs=RUNS)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("killed", ""), ("full", "No space left"), ("garbled", "does not hold"), ("short", "does not hold")],
+)
+def test_a_fault_in_any_thread_leaves_the_old_archive(template: Path, fault: str, says: str):
+    """Early, in the middle or at the very end: the flush fails, says why, and the present generation stays whole."""
+    for at in (0, 1, FILES // 2, FILES - 2, FILES):
+        with tempfile.TemporaryDirectory(prefix="m-") as place:
+            root = Path(place) / "p"
+            shutil.copytree(template, root, symlinks=True)
+            command = [sys.executable, "-c", CHILD, str(root), str(at), fault, str(RUNS)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+            home = Home.of_project(Project(root))
+            assert verify(home, SESSION_ID).ok, at
+            if at == FILES:  # control: past the last file, nothing goes wrong
+                assert (done.returncode, generation_of(root, RUNS)) == (0, 2), done.stderr
+                continue
+            assert done.returncode, at
+            assert says in done.stderr, at
+            assert generation_of(root, RUNS) == 1, at
+            home.sweep_leftovers()
+            assert os.listdir(root / ".maestro/sessions" / STAGING) == [], at
+            write_generation(root, 2, runs=RUNS)
+            assert generation_of(root, RUNS) == 2, at
+
+
+def test_what_is_added_to_many_files_stays_in_order(tmp_path: Path):
+    """Pieces for many files, in turns and far more than may wait, are in each file whole and one after the other."""
+    piece = b"." * 4000
+    lanes = Lanes(lambda: Tree(Folder.open(str(tmp_path))))
+    for turn in range(60):
+        for number in range(64):
+            lanes.write(f"{number}/{number % 2}/pieces", b"%d %d" % (number, turn) + piece, again=turn > 0)
+    lanes.drain()
+    lanes.close()
+    for number in range(64):
+        wanted = b"".join(b"%d %d" % (number, turn) + piece for turn in range(60))
+        assert (tmp_path / f"{number}/{number % 2}/pieces").read_bytes() == wanted
+
+
+def test_what_was_not_written_yet_is_dropped_at_the_end(tmp_path: Path):
+    """Closed without being drained, no thread is left and nothing is written any more."""
+    lanes = Lanes(lambda: Tree(Folder.open(str(tmp_path))))
+    for number in range(500):
+        lanes.write(f"{number}/file", b"x" * 10_000)
+    lanes.close()
+    made = len(os.listdir(tmp_path))
+    lanes.close()
+    lanes.drain()
+    assert len(os.listdir(tmp_path)) == made < 500
