@@ -110,6 +110,12 @@ class Folder:
         except FileNotFoundError:
             return None
 
+    def times(self, names: list[str]) -> list[int]:
+        """Say when several things inside were last changed, in nanoseconds; FileNotFoundError if one is missing."""
+        for name in names:
+            _check(name)
+        return [os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime_ns for name in names]
+
     def own_status(self) -> os.stat_result:
         """Look at this folder itself."""
         return os.fstat(self._fd)

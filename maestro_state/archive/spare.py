@@ -39,12 +39,18 @@ _decode = msgspec.json.Decoder(_Ledger).decode
 
 def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
     """Return the stamps of every folder of a generation; None when one is missing."""
-    found = {}
-    for path in layout.folders_of(manifest.files):
-        status = tree.status(path) if path else tree.root.own_status()
-        if status is None:
-            return None
-        found[path] = status.st_mtime_ns
+    inside: dict[str, list[str]] = {}
+    for path in layout.folders_of(manifest.files) - {""}:
+        above, _, name = path.rpartition("/")
+        inside.setdefault(above, []).append(name)
+    found = {"": tree.root.own_status().st_mtime_ns}
+    try:
+        for above, names in inside.items():
+            prefix = f"{above}/" if above else ""
+            times = tree.folder(above, create=False).times(names)
+            found |= {prefix + name: time for name, time in zip(names, times, strict=True)}
+    except FileNotFoundError:
+        return None
     return found
 
 
