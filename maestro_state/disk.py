@@ -111,10 +111,13 @@ class Folder:
             return None
 
     def times(self, names: list[str]) -> list[int]:
-        """Say when several things inside were last changed, in nanoseconds; FileNotFoundError if one is missing."""
+        """Say when several folders inside were last changed, in nanoseconds; OSError if one is missing or none."""
         for name in names:
             _check(name)
-        return [os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime_ns for name in names]
+        found = [os.stat(name, dir_fd=self._fd, follow_symlinks=False) for name in names]
+        if not all(stat.S_ISDIR(one.st_mode) for one in found):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
+        return [one.st_mtime_ns for one in found]
 
     def own_status(self) -> os.stat_result:
         """Look at this folder itself."""

@@ -20,7 +20,7 @@ from maestro_state.archive.places import Places
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause
-from maestro_state.contents import Run, last_output
+from maestro_state.contents import last_output
 from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, SessionNotFound
 from maestro_state.models import id_order
 from maestro_state.ops import archiving
@@ -219,13 +219,14 @@ def _write_streams(generation: Generation, live: Live, start: str, moment: Momen
             chunks.append(chunk | {"anew": True} if anew else chunk)
         if chunks:
             generation.append(layout.CHUNKS, layout.json_lines(chunks))
-    for path in (layout.MESSAGES, layout.EVENTS, layout.CHUNKS, *_outputs(moment.runs)):
+    # Of a run that has printed nothing since it was put back, the archive has only what the given-up try printed.
+    for path in (layout.MESSAGES, layout.EVENTS, layout.CHUNKS, *_outputs(moment)):
         if not generation.is_written(path) and generation.has(path) and not generation.keep(path):
             raise FileCorrupt(f"{path} of {live.id} is not what it was")
 
 
-def _outputs(runs: list[Run]) -> list[str]:
-    return [layout.run_path(run.id, "output.txt") for run in runs]
+def _outputs(moment: Moment) -> list[str]:
+    return [layout.run_path(run.id, "output.txt") for run in moment.runs if run.id in moment.first]
 
 
 def patiently(action: Callable[[], T]) -> T:

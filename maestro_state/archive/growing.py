@@ -39,7 +39,7 @@ class Growing:
         content = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting = []
         self.waiting_bytes = 0
-        self._lanes.write(self.path, content, again=self._is_made)
+        self._lanes.write(self.path, content, at=self.size if self._is_made else None)
         self._is_made = True
         self._hash.update(content)
         self.size += len(content)

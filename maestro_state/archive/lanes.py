@@ -25,8 +25,8 @@ _WAITING_BYTES = 8 << 20
 #: Bytes that are read back at a time.
 _PIECE_BYTES = 1 << 20
 
-#: Path, content, and whether it goes to the end of a file that was made before.
-Writing = tuple[str, bytes, bool]
+#: Path, content, and the size of the file made before to whose end it goes; None for a new one.
+Writing = tuple[str, bytes, int | None]
 
 
 class Lanes:
@@ -40,15 +40,16 @@ class Lanes:
         self._lanes: list[_Lane] = []
         self._lane_of: dict[str, int] = {}
 
-    def write(self, path: str, content: bytes, *, again: bool = False) -> None:
+    def write(self, path: str, content: bytes, *, at: int | None = None) -> None:
         """Make a file with this content, or add to one made before; it is there after `drain`."""
-        self._batch.append((path, content, again))
+        self._batch.append((path, content, at))
         self._batch_bytes += len(content)
         if len(self._batch) >= _BATCH_FILES or self._batch_bytes >= _BATCH_BYTES:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        self._lanes = self._lanes or [_Lane(self._open_tree()) for _ in range(_LANES)]
+        while len(self._lanes) < _LANES:  # one by one: `close` ends those there are if the next cannot be had
+            self._lanes.append(_Lane(self._open_tree()))
         shares: list[list[Writing]] = [[] for _ in self._lanes]
         for writing in self._batch:
             folder = writing[0].rpartition("/")[0]
@@ -89,7 +90,11 @@ class _Lane:
         self._is_closed = False
         self._failure: BaseException | None = None
         self._thread = Thread(target=self._work, name="archive", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            tree.close()
+            raise ArchiveFailed(f"the archive could not be written: {error}", hint="try again") from error
 
     def put(self, batch: list[Writing]) -> None:
         with self._changed:
@@ -146,12 +151,12 @@ def _size(batch: list[Writing]) -> int:
 
 
 def _write(tree: Tree, batch: list[Writing]) -> None:
-    for path, content, again in batch:
-        descriptor = tree.reopen(path) if again else tree.create(path)
+    for path, content, at in batch:
+        descriptor = tree.create(path) if at is None else tree.reopen(path)
         try:
-            offset = os.lseek(descriptor, 0, os.SEEK_END) if again else 0
+            is_as_left = os.fstat(descriptor).st_size == (at or 0)
             write_all(descriptor, content)
-            if not _holds(descriptor, content, offset):
+            if not is_as_left or not _holds(descriptor, content, at or 0):
                 raise ArchiveFailed(f"{tree.root.path}/{path} does not hold what was written to it")
         finally:
             os.close(descriptor)

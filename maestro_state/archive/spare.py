@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder(_Ledger).decode
 
 
 def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
-    """Return the stamps of every folder of a generation; None when one is missing."""
+    """Return the stamps of every folder of a generation; None when one is missing or none."""
     inside: dict[str, list[str]] = {}
     for path in layout.folders_of(manifest.files) - {""}:
         above, _, name = path.rpartition("/")
@@ -49,7 +49,7 @@ def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
             prefix = f"{above}/" if above else ""
             times = tree.folder(above, create=False).times(names)
             found |= {prefix + name: time for name, time in zip(names, times, strict=True)}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found
 

@@ -15,7 +15,7 @@ from maestro_state.errors import WorkFailed
 
 #: Folders kept open at a time, beside those on the way to the one in use: an eighth of what a process may have open,
 #: since up to four trees are open at a time.
-_OPEN_MAX = min(512, max(24, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
+_OPEN_MAX = min(512, max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
 
 #: Deepest folder that is walked: ours have three levels.
 _DEPTH_MAX = 8

@@ -76,7 +76,7 @@ class Generation:
     def _clear(self, path: str) -> None:
         """Take away what the spare has under a path: a file may have other names, so it is never written to."""
         tree = self._tree
-        if self._have.pop(path, None) is not None:
+        if self._have.pop(path, None) is not None or (self._is_built_on_spare and tree.status(path) is not None):
             tree.remove(path)
 
     def has(self, path: str, digest: str | None = None) -> bool:
@@ -249,13 +249,13 @@ class Generation:
         finally:
             os.close(descriptor)
         tree.sync([*self._written, layout.MANIFEST], self._linked)
-        stamps = stamps_of(tree, manifest) if keep_spare and self._stamps is not None else None
+        tree.close()
+        found = self._check_staged(manifest, encoded)
+        stamps = found if keep_spare and self._stamps is not None else None
         # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
         if self._has_strange_folders or self._stamps is None or (stamps and self._stamps.keys() - stamps.keys()):
             stamps = None
-        tree.close()
         self._swap(manifest, stamps, keep_replaced=keep_replaced)
-        self._check_manifest(encoded)
         return manifest
 
     def _swap(self, manifest: layout.Manifest, stamps: Stamps | None, *, keep_replaced: bool) -> None:
@@ -281,11 +281,14 @@ class Generation:
             else:
                 staging.remove_tree(replaced)
 
-    def _check_manifest(self, encoded: bytes) -> None:
-        """Read back from its place what says what all the others are."""
-        with self._folder.child(self.session_id) as place:
-            if place.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
-                raise ArchiveFailed(f"{place.path} does not hold what was written to it", hint="maestro session sync")
+    def _check_staged(self, manifest: layout.Manifest, encoded: bytes) -> Stamps:
+        """Look again, by the names that will be swapped in, at what says what all the others are, and every folder."""
+        with self._open_staged() as tree:
+            stamps = stamps_of(tree, manifest)
+            if stamps is None or tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
+                path = self.home.path_of(self.session_id)
+                raise ArchiveFailed(f"{path} would not hold what was written to it", hint="maestro session sync")
+            return stamps
 
     def abandon(self) -> None:
         """Throw the unfinished generation away."""

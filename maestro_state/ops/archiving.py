@@ -22,7 +22,7 @@ from maestro_state.states import SessionState
 #: so many bytes.
 PAGE = 1000
 OUTPUT_PAGE = 2
-OUTPUT_PAGE_MAX = 512
+OUTPUT_PAGE_MAX = 64
 OUTPUT_PAGE_BYTES = 1 << 20
 
 

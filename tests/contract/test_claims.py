@@ -181,6 +181,32 @@ async def test_a_run_that_may_be_retried_starts_over_with_a_clean_output(backend
         assert [run.status for run in await maestro.runs.list()] == ["error", "error"]  # no second retry
 
 
+async def test_what_a_given_up_try_printed_is_not_archived_for_good(backend: Backend):
+    """A checkpoint had it; when the next try ends in silence the archive shows what the server showed: nothing."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p", retries=1)
+        given_up = await maestro.claims.claim(session.id, "0001", "a")
+        await maestro.claims.add_outputs(given_up, 0, [b"given up"])
+        await maestro.archive.sync()
+        output = backend.project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
+        assert output.read_bytes() == b"given up"  # control: it was there
+        clock.advance(seconds=10)
+        await maestro.claims.recover()
+        clock.advance(seconds=2)
+        assert await maestro.claims.recover() == [(session.id, "0001")]
+        silent = await maestro.claims.claim(session.id, "0001", "b")
+        await maestro.claims.finish(silent, Ended(status="success", exit_code=0))
+        assert await maestro.runs.output("0001") == b""
+        await maestro.sessions.end()
+        await maestro.archive.sync(session.id)
+        assert not output.exists()
+        backend.raw.delete(*maestro.server.terms.keys.session(session.id))
+        assert await maestro.runs.output("0001", session.id) == b""
+        assert (await maestro.archive.verify(session.id)).ok
+
+
 async def test_a_pending_run_without_a_job_gets_one(backend: Backend):
     """A job that was lost is put there again, once; one that waits is left alone."""
     clock = Clock()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +19,11 @@ from maestro_state.archive.home import STAGING, Home
 from maestro_state.archive.lanes import Lanes
 from maestro_state.archive.tree import Tree
 from maestro_state.archive.verify import verify
+from maestro_state.archive.writer import replacing
 from maestro_state.disk import Folder
+from maestro_state.errors import ArchiveFailed, MaestroError
 from maestro_state.project import Project
-from tests.generations import SESSION_ID, generation_of, write_generation
+from tests.generations import SESSION_ID, contents, generation_of, write_generation
 
 RUNS = 120
 #: Files of a generation.
@@ -84,17 +89,74 @@ def test_a_fault_in_any_thread_leaves_the_old_archive(template: Path, fault: str
             assert generation_of(root, RUNS) == 2, at
 
 
+def _redirect(top: Path) -> None:
+    (top / "runs").rename(top / "aside")
+    (top / "runs").symlink_to(top.parents[3] / "canary")
+
+
+def _exchange(top: Path) -> None:
+    top.rename(top.with_name("aside"))
+    top.mkdir()
+
+
+def _empty(top: Path) -> None:
+    (top / "runs/0001/output.txt").write_bytes(b"")
+
+
+@pytest.mark.parametrize("meddle", [_redirect, _exchange, _empty])
+def test_what_is_not_as_it_was_left_is_never_put_in_place(template: Path, meddle: Callable[[Path], None]):
+    """A link for a folder, another tree, a file that lost its beginning: the present generation stays."""
+    canary = template / "canary"
+    canary.mkdir()
+    with (  # noqa: PT012 - what is written before is part of it
+        pytest.raises(MaestroError),
+        replacing(Home.of_project(Project(template)), SESSION_ID) as generation,
+    ):
+        for path, content in contents(2, RUNS).items():
+            generation.append(path, content, anew=True)
+        generation.staged().close()  # everything that does not grow any more is written
+        (top,) = (template / ".maestro/sessions" / STAGING).iterdir()
+        meddle(top)
+        generation.append("runs/0001/output.txt", b"the end")
+        generation.commit(last_id="2-0", written_at="")
+    assert generation_of(template, RUNS) == 1
+    assert verify(Home.of_project(Project(template)), SESSION_ID).ok
+    assert list(canary.iterdir()) == []
+
+
+def test_a_thread_that_cannot_be_had_leaves_none_behind(template: Path, monkeypatch: pytest.MonkeyPatch):
+    """The first thread ends, its handles are given back, and the error is one of ours."""
+    gc.collect()  # what earlier tests left is not counted
+    handles = len(os.listdir("/proc/self/fd"))
+    start = threading.Thread.start
+    answers = itertools.cycle([start, None])
+
+    def refuse(thread: threading.Thread) -> None:
+        answer = next(answers)
+        if answer is None:
+            raise RuntimeError("can't start new thread")
+        answer(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(ArchiveFailed, match="can't start new thread"):
+        write_generation(template, 2, runs=RUNS)
+    assert "archive" not in {thread.name for thread in threading.enumerate()}
+    assert len(os.listdir("/proc/self/fd")) <= handles
+    assert generation_of(template, RUNS) == 1
+
+
 def test_what_is_added_to_many_files_stays_in_order(tmp_path: Path):
     """Pieces for many files, in turns and far more than may wait, are in each file whole and one after the other."""
     piece = b"." * 4000
     lanes = Lanes(lambda: Tree(Folder.open(str(tmp_path))))
     for turn in range(60):
         for number in range(64):
-            lanes.write(f"{number}/{number % 2}/pieces", b"%d %d" % (number, turn) + piece, again=turn > 0)
+            content = b"%d %02d" % (number, turn) + piece
+            lanes.write(f"{number}/{number % 2}/pieces", content, at=turn * len(content) or None)
     lanes.drain()
     lanes.close()
     for number in range(64):
-        wanted = b"".join(b"%d %d" % (number, turn) + piece for turn in range(60))
+        wanted = b"".join(b"%d %02d" % (number, turn) + piece for turn in range(60))
         assert (tmp_path / f"{number}/{number % 2}/pieces").read_bytes() == wanted
 
 

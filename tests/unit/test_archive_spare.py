@@ -12,9 +12,10 @@ from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.archive.spare import SPARES, STALE_S
 from maestro_state.archive.verify import verify
+from maestro_state.archive.writer import replacing
 from maestro_state.disk import Folder
 from maestro_state.project import Project
-from tests.generations import SESSION_ID, generation_of, write_generation
+from tests.generations import SESSION_ID, contents, generation_of, write_generation
 
 
 @pytest.fixture
@@ -174,6 +175,21 @@ def test_what_others_put_there_while_a_generation_is_built_is_kept(
         write_generation(kept, number, keep_spare=keep_spare)
         assert generation_of(kept) == number
         assert late.read_text() == "late"
+
+
+def test_a_file_of_others_under_a_name_that_is_ours_later_gives_way(kept: Path):
+    """It was carried along while nothing of ours had that name; then ours is written, at the first try."""
+    path = "outputs/relevant.json"
+    (folder_of(kept) / path).write_bytes(b"somebody's")
+    for number in (2, 1, 2):
+        write_generation(kept, number, keep_spare=True)
+    assert (folder_of(kept) / path).read_bytes() == b"somebody's"
+    with replacing(Home.of_project(Project(kept)), SESSION_ID) as generation:
+        for name, content in (contents(1) | {path: b"ours"}).items():
+            generation.put(name, content)
+        generation.commit(last_id="3-0", written_at="", keep_spare=True)
+    assert (folder_of(kept) / path).read_bytes() == b"ours"
+    assert verify(Home.of_project(Project(kept)), SESSION_ID).ok
 
 
 def test_a_folder_of_others_ends_the_taking_turns_only_while_it_is_there(kept: Path, links: list[str]):
