@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from inspect import iscoroutinefunction as awaited
@@ -22,6 +22,7 @@ import redis
 from benchmarks.row import Row, row
 from maestro_state import Maestro
 from maestro_state.embedded import ensure, stop
+from maestro_state.errors import MaestroError
 from maestro_state.scripts import Call
 
 #: Interleaved rounds; the figure of a contender is the median of its rounds' medians.
@@ -111,7 +112,8 @@ def rig(*, pinned: bool = True, with_worker: bool = False) -> Iterator[Rig]:
                 tcp.ping()
                 yield Rig(maestro, tcp, folder, port)
                 # What is thrown away next need not be on disk first; syncing it would take seconds.
-                tcp.config_set("appendonly", "no")
+                with suppress(MaestroError):
+                    maestro.server.connection.call("CONFIG", "SET", "appendonly", "no")
     finally:
         stop(folder, timeout_s=60)  # also after a fault or an interrupt: nobody else would
         os.sched_setaffinity(0, everywhere)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort_left
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,12 @@ from maestro_state.ops.replies import text
 from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState, liveness
+
+if TYPE_CHECKING:
+    StateWord = str
+else:
+    #: A state's word is one object for all rows that have it: a text for each would cost a list a tenth more.
+    StateWord = Literal[tuple(str(state) for state in SessionState)]
 
 
 class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,6 +49,7 @@ class Look(NamedTuple):
 class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=False):
     """A row of a list as the index stores it: ten thousand cost one decode, and what they show costs who looks."""
 
+    state: StateWord
     look: Look = Look(0, 0, None)  #: given to each row right after decoding
 
     @property
@@ -86,8 +93,15 @@ class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=F
         return False
 
 
+class OddSummary(LiveSummary, frozen=True, array_like=True, gc=False):
+    """A row whose state may be one that only newer programs know."""
+
+    state: str
+
+
 _decode = msgspec.json.Decoder(IndexEntry).decode_lines
 _decode_rows = msgspec.json.Decoder(LiveSummary).decode_lines
+_decode_odd = msgspec.json.Decoder(OddSummary).decode_lines
 _encode = msgspec.json.encode
 _set = msgspec.structs.force_setattr
 
@@ -150,7 +164,11 @@ def _joined(values: list[bytes | None]) -> bytes:
 
 
 def _rows(values: list[bytes | None], look: Look) -> list[LiveSummary]:
-    rows = _decode_rows(_joined(values))
+    joined = _joined(values)
+    try:
+        rows = _decode_rows(joined)
+    except msgspec.ValidationError:
+        rows = [*_decode_odd(joined)]
     for row in rows:
         _set(row, "look", look)
     return rows

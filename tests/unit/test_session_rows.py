@@ -67,6 +67,15 @@ def test_liveness_and_end_follow_the_clocks_of_the_list():
     assert [row.finalized_at for row in (quiet, over, ended, aborted)] == [None, None, iso(NOW), None]
 
 
+def test_a_state_of_newer_programs_is_listed_too():
+    """One row with an unknown state spoils no list, and shows what it is."""
+    known, newer = rows_of(entry("known"), entry("newer", state="suspensa"))
+    assert [(row.id, row.state, row.status) for row in (known, newer)] == [
+        ("known--abcdef", "iniciada", "active"),
+        ("newer--abcdef", "suspensa", "active"),
+    ]
+
+
 def test_rows_are_equal_when_they_show_the_same():
     """Two lists made at different moments are equal while nothing shown has changed, and cannot be written to."""
     [row] = rows_of(entry("one"))
