@@ -1,4 +1,4 @@
-"""The runner: `python -m benchmarks [QUESTION …] [--json] [--plot FILE] [--record] [--check]`."""
+"""The runner: `python -m benchmarks [QUESTION …] [--json] [--plot FILE] [--profile FILE] [--record] [--check]`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import plot, report
+from benchmarks import flame, plot, report
 from benchmarks.row import Row
 
 #: Every question in the order it is asked, with the seconds it may take; all of them together take about five minutes.
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(QUESTIONS)}")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the peers beside Maestro as SVG")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="draw where one question's time goes as SVG")
     parser.add_argument("--record", action="store_true", help="keep the figures as those the README shows")
     parser.add_argument("--check", action="store_true", help="leave with 1 when a target is missed")
     parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
@@ -41,9 +43,11 @@ def main(arguments: list[str]) -> int:
         parser.error(f"there is no question {', '.join(unknown)}; there are {', '.join(QUESTIONS)}")
     if chosen.record and chosen.questions:
         parser.error("--record takes all questions: what the README shows is one run")
+    if chosen.profile and len(chosen.questions) != 1:
+        parser.error("--profile takes one question")
     if chosen.rows:
         with suppress(KeyboardInterrupt):
-            _measure_here(chosen.questions)
+            _measure_here(chosen.questions, chosen.profile)
             return 0
         return 130
     rows: list[Row] = []
@@ -51,7 +55,7 @@ def main(arguments: list[str]) -> int:
     seconds: dict[str, int] = {}
     for question in chosen.questions or QUESTIONS:
         begun = time.monotonic()
-        for row in _asked(question, failures):
+        for row in _asked(question, failures, chosen.profile):
             rows.append(row)
             if not chosen.json:
                 print(report.line(row), flush=True)
@@ -72,15 +76,23 @@ def main(arguments: list[str]) -> int:
     return int(bool(failures) or (chosen.check and any(row.verdict == "missed" for row in rows)))
 
 
-def _measure_here(questions: list[str]) -> None:
+def _measure_here(questions: list[str], profile: Path | None) -> None:
+    stacks: Counter[flame.Stack] = Counter()
     for question in questions:
-        for row in import_module(f"benchmarks.{question}").measure():
-            print(json.dumps(asdict(row)), flush=True)
+        with flame.looking(stacks) if profile else nullcontext():
+            for row in import_module(f"benchmarks.{question}").measure():
+                print(json.dumps(asdict(row)), flush=True)
+        if profile:
+            profile.write_text(flame.draw(stacks, question), encoding="utf-8")
+            for name, share in flame.own_shares(stacks):
+                print(f"{share:6.1%}  {name}", file=sys.stderr)
 
 
-def _asked(question: str, failures: list[str]) -> Iterator[Row]:
+def _asked(question: str, failures: list[str], profile: Path | None) -> Iterator[Row]:
     """Ask one question in a process of its own: no product's imports weigh on the next one's figures."""
     command = [sys.executable, "-m", "benchmarks", "--rows", question]
+    if profile:
+        command += ["--profile", str(profile)]
     limit = time.monotonic() + QUESTIONS[question]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
 

@@ -77,15 +77,18 @@ def _statistics(bench: Rig) -> Row:
     for each in (1, EACH):
         top = work.start("top").session_id
         tops[each] = top
-        for _ in range(TREE):
-            child = work.start("child", parent=top).session_id
-            with server.lane() as lane:
-                bench.send(
-                    add_breadcrumb(server.terms, server.stamp(lane.next_command_id()), child, _crumb(next(numbers)))
-                    for _ in range(each)
-                )
-            while work._families.apply(child):
-                pass
+        first, *others = [work.start("child", parent=top).session_id for _ in range(TREE)]
+        with server.lane() as lane:
+            bench.send(
+                add_breadcrumb(server.terms, server.stamp(lane.next_command_id()), first, _crumb(next(numbers)))
+                for _ in range(each)
+            )
+        while work._families.apply(first):
+            pass
+        for child in others:
+            path = bench.tcp.hget(server.terms.keys.of_work(child, "session"), "path")
+            bench.copy(server.terms.keys.work(first), server.terms.keys.work(child))
+            bench.tcp.hset(server.terms.keys.of_work(child, "session"), "path", path)
         assert work.stats(top).breadcrumbs == TREE * each
     figures = race({str(each): lambda top=top: work.stats(top) for each, top in tops.items()}, calls=100, rounds=9)
     few, lots = figures["1"], figures[str(EACH)]

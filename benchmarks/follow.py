@@ -16,7 +16,7 @@ from benchmarks.rig import Rig, Row, rig
 #: Idle time before each event: what a terminal waits through in real life, and long enough for cores to doze.
 PAUSE_S = 0.02
 #: Events by number of followers.
-EVENTS = {1: 50, 10: 50, 100: 15}
+EVENTS = {1: 50, 10: 80, 100: 15}
 #: Limits by number of followers, beside the PING.
 LIMITS = {1: 2.0, 10: 4.0, 100: None}
 

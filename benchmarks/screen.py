@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from benchmarks.rig import Rig, Row, rig
 
 #: Lines printed, and the pause before each, in seconds.
-LINES, PAUSE_S = 40, 0.04
+LINES, PAUSE_S = 40, 0.02
 
 #: What prints the moment it prints at, line by line.
 _TOOL = f"""

@@ -78,7 +78,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
     me = app.maestro.settings.user
     rows = app.maestro.sessions.list(state=state, user=me if mine else user, everything=show_all)
     if as_json:
-        output.document({"sessions": rows})
+        output.document({"sessions": [row.document() for row in rows]})
         return
     if not rows:
         output.note(_why_none(app, state=state, user="yours" if mine else user, show_all=show_all))

@@ -8,6 +8,7 @@ session itself, can be rebuilt from the sessions and is never trusted as truth.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -177,6 +178,11 @@ class Keyspace:
     def of_session(self, session_id: str, name: str) -> str:
         """Return one key of a session by its name in the table."""
         return str(self.session(session_id)[NAMES["session"].index(name)])
+
+    def records(self, ids: Iterable[str]) -> list[str]:
+        """Return the keys of many sessions' records; a whole set of keys for each would cost eight times as much."""
+        prefix, suffix = f"{self.namespace}:{{", "}" + SESSION_KEYS[0].suffix
+        return [prefix + session_id + suffix for session_id in ids]
 
     def barrier(self, beside: str) -> str:
         """Return the key to write behind a change of `beside`, on the same node."""

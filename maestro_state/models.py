@@ -4,7 +4,8 @@ writes. A field that may be absent has a default and is left out of documents wh
 
 from __future__ import annotations
 
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -60,20 +61,69 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     forked_from: str | None = None
 
 
-class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One row of `session list`."""
+#: The fields of a row of `session list`, as they are printed.
+SUMMARY_FIELDS = ("id", "slug", "state", "status", "created_at", "updated_at", "finalized_at", "user_id", "active",
+                  "archived", "orphan")  # fmt: skip
+_summary_values = attrgetter(*SUMMARY_FIELDS)
 
-    id: str
-    slug: str
-    state: str
-    status: str
-    created_at: str
-    updated_at: str
-    finalized_at: str | None = None
-    user_id: str = ""
-    active: bool
-    archived: bool
-    orphan: bool
+
+class SessionSummary:
+    """One row of `session list`: of a live session or of an archived one, each in the form it is stored in.
+
+    Listing thousands must not cost what only looking at them needs: dates and liveness of a live session are made when
+    they are asked for.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def slug(self) -> str: ...
+        @property
+        def state(self) -> str: ...
+        @property
+        def status(self) -> str: ...
+        @property
+        def created_at(self) -> str: ...
+        @property
+        def updated_at(self) -> str: ...
+        @property
+        def finalized_at(self) -> str | None: ...
+        @property
+        def user_id(self) -> str: ...
+        @property
+        def active(self) -> bool: ...
+        @property
+        def archived(self) -> bool: ...
+        @property
+        def orphan(self) -> bool: ...
+
+    def document(self) -> dict[str, Any]:
+        """Return the row as it is printed; what may be absent is left out where it is."""
+        fields = dict(zip(SUMMARY_FIELDS, _summary_values(self), strict=True))
+        if fields["finalized_at"] is None:
+            del fields["finalized_at"]
+        if not fields["user_id"]:
+            del fields["user_id"]
+        return fields
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is shown, however it is stored."""
+        if not isinstance(other, SessionSummary):
+            return NotImplemented
+        return bool(_summary_values(self) == _summary_values(other))
+
+    def __hash__(self) -> int:
+        """Hash what is compared."""
+        return hash(_summary_values(self))
+
+    def __repr__(self) -> str:
+        """Show the fields, not how they are stored."""
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.document().items())
+        return f"SessionSummary({shown})"
 
 
 class Terminal(msgspec.Struct, frozen=True):

@@ -44,15 +44,15 @@ class Filler:
 
     def _emit(self, stream: str, fields: dict[str, Any]) -> str:
         entry_id = self._next_id()
-        self.raw.xadd(self._key(stream), fields, id=entry_id)
-        self.raw.hset(self._key("session"), "last_id", entry_id)
-        self._live()
-        return entry_id
-
-    def _live(self) -> None:
-        life = self.raw.pttl(self._key("session"))
+        pipe = self.raw.pipeline(transaction=False)
+        pipe.xadd(self._key(stream), fields, id=entry_id)
+        pipe.hset(self._key("session"), "last_id", entry_id)
+        pipe.pttl(self._key("session"))
+        life = max(pipe.execute()[-1], 1000)
         for key in self.keys.session(self.session_id):
-            self.raw.pexpire(key, max(life, 1000))
+            pipe.pexpire(key, life)
+        pipe.execute()
+        return entry_id
 
     def item(self, content: bytes = b"text", *, kind: str = "text", path_rel: str | None = None) -> str:
         """Add a context item."""

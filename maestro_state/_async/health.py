@@ -42,9 +42,9 @@ class AsyncHealth:
             return []
         from maestro_state.archive.reader import index_rows
 
-        terms, now = self._server.terms, self._server.now_ms()
-        entries = await self._server.fetch(index_ops.all_sessions(terms))
-        rows = [IndexRow.of(index_ops.summary_of(terms, entry, now, active=False)) for entry in entries]
+        terms = self._server.terms
+        look = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, None)
+        rows = [IndexRow.of(row) for row in await self._server.fetch(index_ops.list_sessions(terms, look))]
         live = {row.id for row in rows}
         rows += [row for row in index_rows(self._project) if row.id not in live]
         self._project.index_rebuild(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 Summaries = list[SessionSummary]
 Context = list["ContextItem"]
 Listed = list["ListedItem"]
-Entries = list[index_ops.IndexEntry]
+Live = list[index_ops.LiveSummary]
 
 #: How often a session that changes is written again before its removal is given up.
 DELETE_TRIES = 20
@@ -198,9 +197,8 @@ class AsyncSessions:
 
     async def newest(self, count: int) -> Summaries:
         """List the live sessions last active, in one round trip however many there are."""
-        terms, now, active = self._server.terms, self._server.now_ms(), self._project.active()
-        entries = await self._server.run(index_ops.newest_sessions(terms, count))
-        return [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
+        rows: Summaries = await self._server.run(index_ops.newest_sessions(self._server.terms, count, self._look()))
+        return rows
 
     async def list(self, *, state: str | None = None, user: str | None = None, everything: bool = False) -> Summaries:
         """List live sessions and this checkout's archived ones, last active first.
@@ -209,39 +207,42 @@ class AsyncSessions:
         """
         from maestro_state.archive.listing import archived_rows
 
-        terms, now = self._server.terms, self._server.now_ms()
-        entries = await self._present(await self._server.fetch(index_ops.all_sessions(terms)), now)
-        active = self._project.active()
-        rows = [index_ops.summary_of(terms, entry, now, active=entry.id == active) for entry in entries]
-        archived = archived_rows(self._project, self._places.own, active, {row.id for row in rows})
+        look = self._look()
+        live = await self._present(await self._server.fetch(index_ops.list_sessions(self._server.terms, look)), look)
+        archived = archived_rows(self._project, self._places.own, look.active, {row.id for row in live})
         if not everything:
-            since = iso(now - ARCHIVED_SHOWN_MS)
+            since = iso(look.now_ms - ARCHIVED_SHOWN_MS)
             archived = [row for row in archived if row.updated_at >= since]
-        rows += archived
-        rows.sort(key=attrgetter("updated_at"), reverse=True)
+        rows = index_ops.by_activity(live, archived)
         found = rows if state is None else [row for row in rows if row.state == state]
         return found if user is None else [row for row in map(self._with_user, found) if row.user_id == user]
 
     def _with_user(self, row: SessionSummary) -> SessionSummary:
         """Say whose session it is; of one that is only on disk its own record knows it, not the index."""
-        if row.user_id or not row.archived:
+        from maestro_state.archive.listing import ArchivedSummary
+
+        if row.user_id or not row.archived or not isinstance(row, ArchivedSummary):
             return row
         from maestro_state.archive.reader import ArchivedSession
 
         try:
-            return msgspec.structs.replace(row, user_id=ArchivedSession(self._places.own, row.id).record().user_id)
+            user = ArchivedSession(self._places.own, row.id).record().user_id
         except MaestroError:
             return row
+        return msgspec.structs.replace(row, user_id=user)
 
-    async def _present(self, entries: Entries, now_ms: int) -> Entries:
+    def _look(self) -> index_ops.Look:
+        return index_ops.Look(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
+
+    async def _present(self, rows: Live, look: index_ops.Look) -> Live:
         """Leave out what the index still has but the server has let go; only what may be gone is asked for."""
-        doubtful = [entry for entry in entries if entry.archived_id == entry.last_id or is_over(entry, now_ms)]
-        keys = self._server.terms.keys
-        found = await self._server.connection.calls(
-            [("EXISTS", keys.of_session(entry.id, "session")) for entry in doubtful]
-        )
-        gone = {entry.id for entry, exists in zip(doubtful, found, strict=True) if not exists}
-        return [entry for entry in entries if entry.id not in gone] if gone else entries
+        doubtful = index_ops.doubtful(rows, look.now_ms)
+        keys, connection = self._server.terms.keys.records(row.id for row in doubtful), self._server.connection
+        if connection.is_one_server and (not keys or await connection.call("EXISTS", *keys) == len(keys)):
+            return rows
+        found = await connection.calls([("EXISTS", key) for key in keys])
+        gone = {row.id for row, exists in zip(doubtful, found, strict=True) if not exists}
+        return [row for row in rows if row.id not in gone] if gone else rows
 
     async def resolve(self, ref: str | None = None) -> str:
         """Return the id a reference means: given, else pinned, else this checkout's active session."""
@@ -254,10 +255,8 @@ class AsyncSessions:
         if is_session_id(wanted):
             return wanted
         if wanted == "latest":
-            newest = await self._server.run(index_ops.newest_sessions(self._server.terms, 1))
-            if newest:
-                return pick(wanted, [entry.id for entry in newest])
-            return pick(wanted, [row.id for row in await self.list(everything=True)])
+            newest = await self.newest(1) or await self.list(everything=True)
+            return pick(wanted, [row.id for row in newest])
         entries = await self._server.fetch(index_ops.all_sessions(self._server.terms))
         known = {entry.id for entry in entries} | self._places.own.ids()
         return pick(wanted, sorted(known))
@@ -377,8 +376,3 @@ class AsyncSessions:
     def _activate(self, session_id: str) -> None:
         self._project.set_active(session_id)
         self._project.index_mark_active(session_id)
-
-
-def is_over(entry: index_ops.IndexEntry, now_ms: int) -> bool:
-    """Tell whether a session's time has passed."""
-    return entry.last_activity + entry.ttl_ms <= now_ms

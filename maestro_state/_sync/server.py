@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from maestro_state.clock import Lane, new_command_id
+from maestro_state.clock import Lane, Lending, new_command_id
 from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
 from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionNotFound
@@ -37,17 +37,9 @@ class Server:
         """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
         return Stamp(self.now_ms(), command_id or new_command_id())
 
-    @contextmanager
-    def lane(self) -> Iterator[Lane]:
+    def lane(self) -> Lending:
         """Lend a lane for one call: what is done by the thousand leaves one entry per client, not one per call."""
-        try:
-            lane = self._lanes.pop()
-        except IndexError:
-            lane = Lane()  # not asked for beforehand: another thread may take the last one meanwhile
-        try:
-            yield lane
-        finally:
-            self._lanes.append(lane)
+        return Lending(self._lanes)
 
     def forget(self) -> None:
         """Drop the lanes: a forked child that went on with its parent's would be taken for a repeat of it."""
@@ -79,7 +71,8 @@ class Server:
             (value, summary), missing = self.attempt(call)
         except SessionNotFound as error:
             raise self.why_missing(session_id) or error from error
-        self.note(session_id, summary)
+        if summary:
+            self.note(session_id, summary)
         if missing:
             raise missing
         return value

@@ -6,6 +6,8 @@ returned in, and only those that are out of the ordinary are looked at one by on
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from maestro_state.archive.home import Home
@@ -19,17 +21,28 @@ from maestro_state.states import Liveness
 _EXPIRED = str(Liveness.EXPIRED)
 
 
-class _Row(SessionSummary, frozen=True, kw_only=True, omit_defaults=False, gc=False):
-    """A row of the index as a row of a list; printed with all its fields, since its defaults are no absences."""
+class ArchivedSummary(SessionSummary, msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A row of the index as a row of a list."""
 
+    id: str
+    slug: str
+    state: str
     status: str = _EXPIRED
+    created_at: str
+    updated_at: str
+    finalized_at: str | None = None
+    user_id: str = ""
     active: bool = False
     archived: bool = True
     orphan: bool = False
 
+    def document(self) -> dict[str, Any]:
+        """Return the row as it is printed: with all its fields, since its index has no more to say."""
+        return msgspec.structs.asdict(self)
+
 
 class _Rows(msgspec.Struct, frozen=True):
-    sessions: list[_Row]
+    sessions: list[ArchivedSummary]
 
 
 _decode = msgspec.json.Decoder(_Rows).decode
@@ -41,7 +54,7 @@ def archived_rows(project: Project, home: Home, active: str | None, live: set[st
     An orphan is a row of the index with nothing on disk, or something on disk that the index does not know.
     """
     indexed = project.read_index(_decode)
-    rows: list[SessionSummary] = list(indexed.sessions) if indexed else []
+    rows = indexed.sessions if indexed else []
     on_disk, known = home.names(), {row.id for row in rows}
     if known & live:
         rows = [row for row in rows if row.id not in live]
@@ -49,15 +62,15 @@ def archived_rows(project: Project, home: Home, active: str | None, live: set[st
     if odd := (known - on_disk) | marked:
         rows = [_corrected(row, active, on_disk) if row.id in odd else row for row in rows]
     strangers = sorted(name for name in on_disk - known - live if is_session_id(name))
-    return rows + [_stranger(home, session_id, active) for session_id in strangers]
+    return [*rows, *(_stranger(home, session_id, active) for session_id in strangers)]
 
 
-def _corrected(row: SessionSummary, active: str | None, on_disk: set[str]) -> SessionSummary:
+def _corrected(row: ArchivedSummary, active: str | None, on_disk: set[str]) -> ArchivedSummary:
     is_there = row.id in on_disk
     return msgspec.structs.replace(row, active=row.id == active, archived=is_there, orphan=not is_there)
 
 
-def _stranger(home: Home, session_id: str, active: str | None) -> SessionSummary:
+def _stranger(home: Home, session_id: str, active: str | None) -> ArchivedSummary:
     """Return the row of an archive that the index does not know; one that cannot be read is shown all the same."""
     try:
         session = ArchivedSession(home, session_id).record()
@@ -65,15 +78,13 @@ def _stranger(home: Home, session_id: str, active: str | None) -> SessionSummary
         row = IndexRow(session_id, slug_of(session_id), "?", "", "9999")
     else:
         row = IndexRow.of(session)
-    return SessionSummary(
+    return ArchivedSummary(
         id=row.id,
         slug=row.slug,
         state=row.state,
-        status=_EXPIRED,
         created_at=row.created_at,
         updated_at=row.updated_at,
         finalized_at=row.finalized_at,
         active=session_id == active,
-        archived=True,
         orphan=True,
     )

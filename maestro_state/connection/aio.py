@@ -43,6 +43,9 @@ class AsyncConnection:
     breaks or times out, so pass only what is safe to repeat. A cancelled call may or may not have been run.
     """
 
+    #: One command may name keys of several sessions.
+    is_one_server = True
+
     def __init__(
         self, address: Address, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:

@@ -46,6 +46,9 @@ class Connection:
     ServerUnavailable where its meaning is known.
     """
 
+    #: One command may name keys of several sessions.
+    is_one_server = True
+
     def __init__(
         self, address: Address, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:

@@ -37,6 +37,9 @@ _ELSEWHERE = ("MOVED", "ASK")
 class _Clients:
     """What the blocking and the asyncio face share: which client to use, and what its replies mean."""
 
+    #: A cluster refuses commands on keys of several sessions.
+    is_one_server = False
+
     def __init__(
         self,
         client: Any = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import insort_left
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +16,12 @@ from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState, liveness
 
+if TYPE_CHECKING:
+    StateWord = str
+else:
+    #: A state's word is one object for all rows that have it: a text for each would cost a list a tenth more.
+    StateWord = Literal[tuple(str(state) for state in SessionState)]
+
 
 class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A summary as the index stores it; `last_id` first, because index_session.lua compares it."""
@@ -21,17 +29,84 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last_id: str
     id: str
     state: str
-    created_at: int
-    last_activity: int
+    created_ms: int
+    last_activity_ms: float  #: whole; lists are sorted by it, which takes half the time of an int too long for one word
     ttl_ms: int
     user_id: str
     tool_active: str | None
-    frozen_at: int | None
+    frozen_ms: int | None
     archived_id: str | None
 
 
-_decode = msgspec.json.Decoder(list[IndexEntry]).decode
+class Look(NamedTuple):
+    """From where a list is looked at: what rows show besides what the index has."""
+
+    now_ms: int
+    idle_after_ms: int
+    active: str | None  #: the checkout's active session
+
+
+class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=False):
+    """A row of a list as the index stores it: ten thousand cost one decode, and what they show costs who looks."""
+
+    state: StateWord
+    look: Look = Look(0, 0, None)  #: given to each row right after decoding
+
+    @property
+    def slug(self) -> str:
+        """The name half of its id."""
+        return slug_of(self.id)
+
+    @property
+    def status(self) -> str:
+        """How alive it was when the list was made."""
+        return liveness(self.state, int(self.last_activity_ms), self.ttl_ms, self.look.idle_after_ms, self.look.now_ms)
+
+    @property
+    def created_at(self) -> str:
+        """When it was started."""
+        return iso(self.created_ms)
+
+    @property
+    def updated_at(self) -> str:
+        """When anything last happened in it."""
+        return iso(int(self.last_activity_ms))
+
+    @property
+    def finalized_at(self) -> str | None:
+        """When it was ended."""
+        return iso(self.frozen_ms) if self.frozen_ms and self.state == SessionState.FINALIZED else None
+
+    @property
+    def active(self) -> bool:
+        """Tell whether it is the checkout's active one."""
+        return self.id == self.look.active
+
+    @property
+    def archived(self) -> bool:
+        """Tell whether it is only on disk: what the index of the server has is not."""
+        return False
+
+    @property
+    def orphan(self) -> bool:
+        """Tell whether index and disk disagree about it."""
+        return False
+
+
+class OddSummary(LiveSummary, frozen=True, array_like=True, gc=False):
+    """A row whose state may be one that only newer programs know."""
+
+    state: str
+
+
+_decode = msgspec.json.Decoder(IndexEntry).decode_lines
+_decode_rows = msgspec.json.Decoder(LiveSummary).decode_lines
+_decode_odd = msgspec.json.Decoder(OddSummary).decode_lines
 _encode = msgspec.json.encode
+_set = msgspec.structs.force_setattr
+
+#: Finding the place of one archived row among live ones costs about as many text dates as this.
+_PLACE_COST = 16
 
 
 def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
@@ -41,12 +116,12 @@ def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
         last_id=text(last_id),
         id=session_id,
         state=text(state),
-        created_at=int(created_at),
-        last_activity=int(last_activity),
+        created_ms=int(created_at),
+        last_activity_ms=int(last_activity),
         ttl_ms=int(ttl_ms),
         user_id=text(user_id or b""),
         tool_active=text(tool) if tool else None,
-        frozen_at=int(frozen_at) if frozen_at else None,
+        frozen_ms=int(frozen_at) if frozen_at else None,
         archived_id=text(archived_id) if archived_id else None,
     )
 
@@ -61,8 +136,8 @@ def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) 
         entry.id,
         entry.last_id,
         _encode(entry),
-        entry.last_activity,
-        entry.last_activity + entry.ttl_ms,
+        entry.last_activity_ms,
+        entry.last_activity_ms + entry.ttl_ms,
         "anew" if is_dirty and is_on_disk else int(is_dirty),
         entry.ttl_ms + terms.grace_ms,
         int(entry.state == SessionState.RUNNING),
@@ -83,14 +158,30 @@ def forget_session(terms: Terms, session_id: str) -> Call:
     return Call(load("forget_session"), terms.keys.index, (session_id,), lambda reply: text(reply[0]))
 
 
-def _entries(values: list[bytes | None]) -> list[IndexEntry]:
+def _joined(values: list[bytes | None]) -> bytes:
     # One decode for all rows: a tenth of the cost of decoding them one by one.
-    return _decode(b"[" + b",".join(value for value in values if value) + b"]")
+    return b"\n".join(filter(None, values))
+
+
+def _rows(values: list[bytes | None], look: Look) -> list[LiveSummary]:
+    joined = _joined(values)
+    try:
+        rows = _decode_rows(joined)
+    except msgspec.ValidationError:
+        rows = [*_decode_odd(joined)]
+    for row in rows:
+        _set(row, "look", look)
+    return rows
 
 
 def all_sessions(terms: Terms) -> Query:
     """Read every summary, in no order. Grows with the number of sessions: one reply, one decode."""
-    return Query(("HVALS", terms.keys.of_index("summaries")), _entries)
+    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _decode(_joined(reply)))
+
+
+def list_sessions(terms: Terms, look: Look) -> Query:
+    """Read every summary as a row of a list, in no order; costs what `all_sessions` does."""
+    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _rows(reply, look))
 
 
 def running_sessions(terms: Terms) -> Query:
@@ -104,24 +195,26 @@ def count_sessions(terms: Terms) -> Query:
     return Query(("HLEN", terms.keys.of_index("summaries")), int)
 
 
-def newest_sessions(terms: Terms, count: int) -> Call:
-    """Read the summaries of the sessions last active, newest first, in one round trip."""
-    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _entries(reply[1]))
+def newest_sessions(terms: Terms, count: int, look: Look) -> Call:
+    """Read the rows of the sessions last active, newest first, in one round trip."""
+    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _rows(reply[1], look))
 
 
-def summary_of(terms: Terms, entry: IndexEntry, now_ms: int, *, active: bool) -> SessionSummary:
-    """Return one row of a list."""
-    finalized = entry.frozen_at if entry.state == SessionState.FINALIZED else None
-    return SessionSummary(
-        id=entry.id,
-        slug=slug_of(entry.id),
-        state=entry.state,
-        status=liveness(entry.state, entry.last_activity, entry.ttl_ms, terms.idle_after_ms, now_ms),
-        created_at=iso(entry.created_at),
-        updated_at=iso(entry.last_activity),
-        finalized_at=iso(finalized) if finalized else None,
-        user_id=entry.user_id,
-        active=active,
-        archived=False,
-        orphan=False,
-    )
+def doubtful(rows: list[LiveSummary], now_ms: int) -> list[LiveSummary]:
+    """Return those that the server may have let go: their time is over, or all of them is on disk."""
+    return [row for row in rows if row.archived_id == row.last_id or row.last_activity_ms + row.ttl_ms <= now_ms]
+
+
+def by_activity(live: list[LiveSummary], archived: list[SessionSummary]) -> list[SessionSummary]:
+    """Return all rows, last active first; a few archived ones do not cost the text dates of all that are live."""
+    rows: list[SessionSummary] = [*sorted(live, key=attrgetter("last_activity_ms"), reverse=True)]
+    by_date = attrgetter("updated_at")
+    if len(archived) * _PLACE_COST > len(live):
+        rows += archived
+        rows.sort(key=by_date, reverse=True)
+    elif archived:
+        rows.reverse()
+        for row in sorted(archived, key=by_date):
+            insort_left(rows, row, key=by_date)
+        rows.reverse()
+    return rows

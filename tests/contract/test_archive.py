@@ -370,6 +370,18 @@ async def test_list_marks_archived_and_orphaned(backend: Backend):
         assert {row.slug for row in await maestro.sessions.list(state="com_saida")} == {"archived", "unknown"}
 
 
+async def test_list_finds_out_what_the_server_let_go(backend: Backend):
+    """Of sessions that are on disk, one that the server has lost is listed as archived although the index has it."""
+    async with backend.open_async() as maestro:
+        kept, _ = await filled(backend, maestro, "kept")
+        lost, _ = await filled(backend, maestro, "lost")
+        for session in (kept, lost):
+            await maestro.archive.sync(session.id)
+        assert not any(row.archived for row in await maestro.sessions.list())
+        backend.raw.delete(*maestro.server.terms.keys.session(lost.id))
+        assert {row.id: row.archived for row in await maestro.sessions.list()} == {kept.id: False, lost.id: True}
+
+
 async def test_an_archived_id_is_never_given_out_again(backend: Backend, monkeypatch: pytest.MonkeyPatch):
     """A new session does not get the id of one that only the disk has."""
     async with backend.open_async() as maestro:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from importlib import import_module
 
 import pytest
 
-from benchmarks import peers, plot, report
+from benchmarks import flame, peers, plot, report
 from benchmarks.__main__ import QUESTIONS
 from benchmarks.rig import loop, race
 from benchmarks.row import Row, row
@@ -65,7 +67,7 @@ def test_a_read_that_returns_less_is_not_measured():
 
 
 def test_a_race_takes_plain_and_awaited_calls_in_turns():
-    """Both are called as often as asked for, one round after the other."""
+    """Both are called as often as asked for, one round after the other, every other one backwards."""
     order = []
 
     async def awaited():
@@ -73,11 +75,31 @@ def test_a_race_takes_plain_and_awaited_calls_in_turns():
         order.append("a")
 
     figures = race({"plain": lambda: order.append("p"), "awaited": awaited}, calls=2, rounds=3)
-    assert "".join(order) == "ppaa" * 3
+    assert "".join(order) == "ppaa" + "aapp" + "ppaa"
     assert {name: len(found) for name, found in figures.items()} == {"plain": 3, "awaited": 3}
     assert row("q", figures, "plain", "awaited").ratio > 0
     loop().close()
     loop.cache_clear()
+
+
+def test_a_profile_shows_where_the_time_goes(tmp_path):
+    """A flame graph is as wide as what it counted; a question's own is drawn with its figures unchanged in form."""
+    stacks = Counter({("m:main", "m:wait"): 30, ("m:main", "m:work"): 69, ("m:main", "m:work", "m:rare"): 1})
+    drawn = flame.draw(stacks, "q")
+    assert re.findall(r"<title>(.*?)</title>", drawn) == [
+        "m:main 100.0%",
+        "m:wait 30.0%",
+        "m:work 70.0%",
+        "m:rare 1.0%",
+    ]
+    widths = dict(re.findall(r"<title>m:(\w+) .*?width=\"([0-9.]+)\"", drawn))
+    assert float(widths["work"]) == pytest.approx(0.7 * float(widths["main"]))
+    assert flame.own_shares(stacks, 2) == [("m:work", 0.69), ("m:wait", 0.3)]
+    found = runner("fork", "--profile", str(tmp_path / "fork.svg"))
+    assert found.returncode == 0
+    assert "benchmarks/fork:measure" in (tmp_path / "fork.svg").read_text()
+    assert "fork a live session" in found.stdout
+    assert runner("fork", "context", "--profile", str(tmp_path / "two.svg")).returncode == 2
 
 
 def test_every_question_can_be_asked():
