@@ -42,7 +42,7 @@ class Program:
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
-    def finish(self, timeout_s: float = 30.0) -> None:
+    def finish(self, timeout_s: float = 60.0) -> None:
         """Wait for it to leave by itself, without complaint."""
         self.ask_to_leave()
         left_with = self.process.wait(timeout_s)

@@ -34,7 +34,6 @@ def watched_master(tmp_path):
                     and b"master_link_status:up" in raw_call(replica, "INFO", "replication")
                 ),
                 "the sentinel does not know the replica",
-                30.0,
             )
             yield f"redis+sentinel://127.0.0.1:{watching}/mymaster", master, replica
         finally:

@@ -192,7 +192,7 @@ def cluster(tmp_path: Path, nodes: int = 3) -> Iterator[Cluster]:
             if number:
                 raw_call(server, "CLUSTER", "MEET", "127.0.0.1", servers[0].port)
         for server in servers:
-            wait_until(lambda server=server: _is_whole(server, nodes), "cluster did not form", 30.0)
+            wait_until(lambda server=server: _is_whole(server, nodes), "cluster did not form")
         yield Cluster(servers)
 
 
@@ -266,7 +266,7 @@ class LossyProxy:
         with self._lock:
             self._hang_up(*self._open)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for end in self._open:
             end.close()
 

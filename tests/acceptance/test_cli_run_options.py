@@ -74,7 +74,7 @@ def test_a_cookie_leaves_a_breadcrumb_of_the_run(project: Path):
         return printed(project, "wsession", "breadcrumbs", work)["breadcrumbs"]
 
     # It is left when the run has ended: whoever waited for the run may look a moment before.
-    wait_until(lambda: len(crumbs()) >= 2, "both breadcrumbs are there", 20)
+    wait_until(lambda: len(crumbs()) >= 2, "both breadcrumbs are there")
     assert [one["prompt"] for one in crumbs()] == ["by option", "by setting"]
     assert [one["response"] for one in crumbs()] == ["by option", "by setting"]
 

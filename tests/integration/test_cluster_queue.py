@@ -48,7 +48,7 @@ def test_runs_with_the_queue_elsewhere(project, nodes, tmp_path):
             running(tmp_path, [MAESTRO, "--project", str(project), "worker"], env=env),
             Maestro(project, redis_url=nodes.url, queue_url=queue.url) as maestro,
         ):
-            wait_until(lambda: maestro.runs.workers() == 1, "the worker does not listen", 30.0)
+            wait_until(lambda: maestro.runs.workers() == 1, "the worker does not listen")
             started = []
             for number in range(6):
                 session = maestro.sessions.start(f"session {number}", tool="echo")

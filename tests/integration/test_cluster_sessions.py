@@ -106,7 +106,7 @@ def test_followers_on_a_cluster(project, url):
         follower.start()
         added = [maestro.messages.add("user", str(number)).id for number in range(20)]
         maestro.sessions.end()
-        follower.join(20)
+        follower.join(60)
         assert [event.id for event in found[1:-1]] == added
         assert [event.id for event in maestro.follow.events(session.id, cursor=added[9])][:-1] == added[10:]
 

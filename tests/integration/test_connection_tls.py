@@ -74,7 +74,7 @@ class Terminator:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for end in (self._listener, *self._open):
             end.close()
 

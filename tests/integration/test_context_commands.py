@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_whole_batches(checkout: Path):
         with Maestro(checkout) as maestro:
             wait_until(lambda: maestro.sessions.read().counters.ctx_seq > 0, "the first batch is in")
         process.send_signal(signal.SIGINT)
-        left_with = process.wait(30)
+        left_with = process.wait(60)
     finally:
         if process.poll() is None:
             process.kill()

@@ -63,7 +63,7 @@ def test_without_waiting_a_lagging_replica_loses_what_was_acknowledged(project, 
         assert all(change.is_made(master) for change in changes)
         master.kill()
         os.kill(replica.pid, signal.SIGCONT)
-        wait_until(lambda: promoted(replica), "no failover", 60.0)
+        wait_until(lambda: promoted(replica), "no failover")
         lost = {change.name for change in changes if not change.is_made(replica)}
         assert lost == {change.name for change in changes}
 
@@ -83,12 +83,12 @@ def test_what_replicas_confirmed_survives_losing_the_master(project, tmp_path):
 
         with ThreadPoolExecutor(len(changes)) as pool:
             making = [pool.submit(make, change) for change in changes]
-            wait_until(lambda: all(change.is_made(master) for change in changes), "the master did not get them", 30.0)
+            wait_until(lambda: all(change.is_made(master) for change in changes), "the master did not get them")
             # Made on the master, and not acknowledged by anybody: the replica is silent.
             assert not any(one.done() for one in making)
             master.kill()
             os.kill(replica.pid, signal.SIGCONT)
-            wait_until(lambda: promoted(replica), "no failover", 60.0)
+            wait_until(lambda: promoted(replica), "no failover")
             # The new master has no replica of its own: the change is made, and it is said that nobody confirmed it.
             for one in making:
                 with pytest.raises(NotReplicated):
@@ -155,14 +155,14 @@ def test_writers_and_a_follower_go_on_through_a_failover(project, tmp_path):
             follower = pool.submit(follow)
             writers = [pool.submit(write, number) for number in range(3)]
             try:
-                wait_until(all_past(50), "the writers do not get on", 30.0)
+                wait_until(all_past(50), "the writers do not get on")
                 killed_s = time.monotonic()
                 master.kill()
                 known = dict(acknowledged)
-                wait_until(lambda: promoted(replica), "no failover", 60.0)
-                wait_until(lambda: acknowledged != known, "nobody writes", 60.0)
+                wait_until(lambda: promoted(replica), "no failover")
+                wait_until(lambda: acknowledged != known, "nobody writes")
                 print(f"outage: {time.monotonic() - killed_s:.1f} s")
-                wait_until(all_past(max(acknowledged.values()) + 50), "the writers did not come back", 60.0)
+                wait_until(all_past(max(acknowledged.values()) + 50), "the writers did not come back")
             finally:
                 leave.set()
             for writer in writers:

@@ -88,7 +88,7 @@ def test_nobody_waits_for_a_worker_that_does_nothing(shop: Workshop, monkeypatch
 
     os.kill(worker.pid, signal.SIGCONT)
     for session in (untaken, taken):
-        wait_until(lambda session=session: said(shop, "session_archived", session.id), "the job is done with", 20)
+        wait_until(lambda session=session: said(shop, "session_archived", session.id), "the job is done with")
         assert is_archived(maestro, session.id)
 
 
@@ -103,7 +103,7 @@ def test_no_wait_leaves_it_to_a_worker(shop: Workshop):
         finalization_id(maestro.server.terms, session.id, 0).encode()
     ]
     shop.start_worker()
-    wait_until(lambda: is_archived(maestro, session.id), "the worker archives it", 20)
+    wait_until(lambda: is_archived(maestro, session.id), "the worker archives it")
 
 
 def test_a_worker_that_cannot_reach_the_folder_leaves_it_to_one_that_can(shop: Workshop, elsewhere: Path):
@@ -126,7 +126,7 @@ def test_a_worker_that_cannot_reach_the_folder_leaves_it_to_one_that_can(shop: W
 
         shop.start_worker(elsewhere, MAESTRO_REDIS_URL=f"unix://{socket_path(shop.project)}")
         here.archive.sweep()
-        wait_until(lambda: is_archived(there, session.id), "the right worker archives it", 20)
+        wait_until(lambda: is_archived(there, session.id), "the right worker archives it")
         wait_until(lambda: here.sessions.status(session.id).archive_waits is None, "it does not wait any more")
 
 

@@ -117,7 +117,7 @@ def test_a_deleted_session_ends_its_followers(real: Backend, monkeypatch: pytest
         follower.start()
         wait_until(lambda: real.raw.info("clients")["blocked_clients"] == 1, "nobody follows")
         maestro.sessions.delete(session.id)
-        follower.join(30)
+        follower.join(60)
         assert not follower.is_alive()
         assert [event.type for event in found] == ["session.started"]
         assert not real.raw.exists(*maestro.server.terms.keys.session(session.id))
@@ -182,7 +182,7 @@ def test_a_killed_watcher_disappears_with_its_lease(real: Backend, tmp_path: Pat
         with running(tmp_path, command) as interrupted:
             wait_until(lambda: is_shown(interrupted), "the watcher is not shown")
             interrupted.process.send_signal(signal.SIGINT)
-            assert interrupted.process.wait(10) == 130
+            assert interrupted.process.wait(60) == 130
         assert not is_shown(interrupted)
 
 
@@ -244,7 +244,7 @@ def test_waiting_costs_the_server_next_to_nothing(real: Backend):
         polled.set()
         maestro.sessions.end()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         for one in others:
             one.close()
         assert not any(thread.is_alive() for thread in threads)

@@ -42,7 +42,7 @@ def resident(project: Path):
     line = [sys.executable, "-P", "-m", "cli.resident", "--project", str(project)]
     process = subprocess.Popen(line, stdin=subprocess.DEVNULL)
     try:
-        wait_until((project / entry.SOCKET).exists, "nobody listens", 30.0)
+        wait_until((project / entry.SOCKET).exists, "nobody listens")
         yield process
     finally:
         process.kill()
@@ -121,7 +121,7 @@ def test_an_interrupt_reaches_the_command(talkative):
             assert caller.stdout.read(1) == b"{"
             wait_until(lambda: children(process.pid), "nobody runs it")
             caller.send_signal(number)
-            assert caller.wait(30) == left_with
+            assert caller.wait(60) == left_with
             wait_until(lambda: not children(process.pid), "it goes on")
             caller.stdout.close()
             assert b"Traceback" not in caller.stderr.read()
@@ -217,7 +217,7 @@ def test_a_command_that_is_killed_says_so(talkative):
         assert caller.stdout.read(1) == b"{"
         wait_until(lambda: children(process.pid), "nobody runs it")
         os.kill(int(children(process.pid)[0]), signal.SIGKILL)
-        said = caller.communicate(timeout=30)[1]
+        said = caller.communicate(timeout=60)[1]
         assert caller.returncode == 1
         assert b"run it again" in said
 
@@ -226,8 +226,8 @@ def test_the_stack_brings_it_along(project):
     """The first command starts the stack, and with it the resident process that later ones are handed to."""
     with Maestro(project) as maestro:
         maestro.sessions.start("first")
-    wait_until((project / entry.SOCKET).exists, "the stack has no resident process", 60.0)
-    wait_until(lambda: command(HANDED_OVER, project, "session", "list")[2] == 0, "it does not answer", 60.0)
+    wait_until((project / entry.SOCKET).exists, "the stack has no resident process")
+    wait_until(lambda: command(HANDED_OVER, project, "session", "list")[2] == 0, "it does not answer")
 
 
 def test_the_table_names_commands_that_only_read():
