@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _SOCKET_PATH_MAX = 90
 _SLOTS = 16384
+#: How far above its port a cluster node listens for the others.
+_BUS = 10_000
+#: Ports for tests: with their bus ports all below 32768, where those begin that Linux gives out by itself.
+_FIRST_PORT, _SHARE, _SHARES = 11_000, 1_300, 8
 
 
 def server_binary() -> str:
@@ -40,17 +44,30 @@ def server_binary() -> str:
     return on_path
 
 
+def _ports() -> Iterator[int]:
+    """Yield loopback ports, none twice, that no other process of the tests is given.
+
+    Below those the system hands out by itself: a connection of anybody's could have got one of them, or its bus port,
+    before the server that it is meant for is up. Each pytest worker has a part of its own, begun anywhere in it: the
+    tests may be running twice on this machine.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _SHARES
+    begin = int.from_bytes(os.urandom(2)) % _SHARE
+    for number in range(_SHARE):
+        yield _FIRST_PORT + worker * _SHARE + (begin + number) % _SHARE
+
+
 def free_port() -> int:
     """Return a loopback port that nobody uses, with its cluster bus port free too."""
-    while True:
-        with socket.socket() as probe, socket.socket() as bus:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            if port + 10000 > 65535:
-                continue
-            with contextlib.suppress(OSError):
-                bus.bind(("127.0.0.1", port + 10000))
-                return port
+    for port in _given_out:
+        with contextlib.suppress(OSError), socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + _BUS))
+            return port
+    raise AssertionError("all ports were used")
+
+
+_given_out = _ports()
 
 
 class Server:
