@@ -110,15 +110,16 @@ async def test_absent_cluster_is_reported():
 
 async def test_master_behind_a_sentinel(tmp_path):
     """The master is found through the sentinel, also after a failover in the middle of the work."""
-    with watched_master(tmp_path) as (url, master, replica):
-        later = connect_async(url)
-        with closing(connect(url)) as connection:
+    with watched_master(tmp_path) as watched:
+        replica = watched.replica
+        later = connect_async(watched.url)
+        with closing(connect(watched.url)) as connection:
             connection.retry_s = later.retry_s = 60.0
             assert connection.script(APPEND, ["{s}e", "{s}"], [1]) == [1, b"{s}"]
             assert await later.script(APPEND, ["{s}e", "{s}"], [2]) == [2, b"{s}"]
-            assert connection.call("WAIT", 1, 5000) == 1
+            assert connection.call("WAIT", 1, 60_000) == 1
             wait_until(lambda: raw_call(replica, "HGET", "{s}", "n") == b"2", "the replica lags")
-            master.kill()
+            watched.lose_master()
             assert connection.script(APPEND, ["{s}e", "{s}"], [3]) == [3, b"{s}"]
             assert await later.script(APPEND, ["{s}e", "{s}"], [4]) == [4, b"{s}"]
             assert raw_call(replica, "HGET", "{s}", "n") == b"4"
