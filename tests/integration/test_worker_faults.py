@@ -26,7 +26,7 @@ def _running(shop: Workshop, **options) -> tuple:
     maestro.sessions.start("faults", tool=tool)
     run = maestro.runs.start("p", **options)
     pids = shop.wait_for_pids("pids", 2)
-    wait_until(lambda: len(maestro.runs.output(run.id)) > 50, "the tool has printed")
+    wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
     return maestro, run, pids
 
 
@@ -93,7 +93,7 @@ def test_a_retried_run_has_the_output_of_one_attempt(shop: Workshop, fault: str)
 def test_a_tool_that_is_killed_leaves_nothing_and_its_output_stays(shop: Workshop, fault: str):
     """Killed from outside, out of time, or canceled from another terminal: no survivors, all lines kept, a reason."""
     shop.start_worker()
-    maestro, run, pids = _running(shop, timeout_s=2 if fault == "timeout" else 600)
+    maestro, run, pids = _running(shop, timeout_s=4 if fault == "timeout" else 600)
     if fault == "tool killed":
         os.kill(pids[0], signal.SIGKILL)
     if fault == "canceled":
@@ -102,7 +102,7 @@ def test_a_tool_that_is_killed_leaves_nothing_and_its_output_stays(shop: Worksho
     wait_dead(pids)
 
     assert ended.status == ("canceled" if fault == "canceled" else "error")
-    assert {"tool killed": "killed", "timeout": "longer than 2 s", "canceled": "canceled"}[fault] in ended.error
+    assert {"tool killed": "killed", "timeout": "longer than 4 s", "canceled": "canceled"}[fault] in ended.error
     numbers = _numbers(maestro.runs.output(run.id))
     assert numbers == list(range(len(numbers)))
     assert ended.output_ref.size == len(maestro.runs.output(run.id))
