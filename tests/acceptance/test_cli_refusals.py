@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state.embedded import ensure
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.servers import free_port
 
@@ -82,6 +83,7 @@ BAD = [
 
 def test_bad_input_gets_one_line_and_changes_nothing(project: Path):
     """Each bad command line leaves with its exit and error code, one line, and everything as it was."""
+    ensure(project, supervise=False)  # without a scheduler, who writes to disk when it is time
     for name in ("twin", "twin", "frozen"):
         printed(project, "session", "start", name)
     printed(project, "session", "end")
