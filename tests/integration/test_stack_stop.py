@@ -135,9 +135,10 @@ def test_what_could_not_be_archived_is_said(project):
         (session_id,) = started(maestro, 1)
         place = project / ".maestro" / "sessions" / session_id
         wait_until(lambda: session_id in archived(maestro), "it is not written")
-        maestro.messages.add("user", "kept", session_id)
+        # First: the next pass of the scheduler must not find the place free.
         aside = place.rename(project / "aside")
         place.write_text("in the way")
+        maestro.messages.add("user", "kept", session_id)
         done = maestro_command(project, "stack", "stop", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (1, {"stopped": True, "unwritten": 1})
     assert "1 session is not archived" in done.stderr
