@@ -50,7 +50,7 @@ class Slot:
         assert raw_call(there, "CLUSTER", "SETSLOT", self.number, "IMPORTING", self._ids[source]) == b"OK"
         assert raw_call(here, "CLUSTER", "SETSLOT", self.number, "MIGRATING", self._ids[self.home]) == b"OK"
         for position, key in enumerate(self.keys(here)):
-            assert raw_call(here, "MIGRATE", "127.0.0.1", there.port, key, 0, 5000) == b"OK"
+            assert raw_call(here, "MIGRATE", "127.0.0.1", there.port, key, 0, 60_000) == b"OK"
             if position == 0:
                 between()
         for node in (there, here, *self.nodes):
