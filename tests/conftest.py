@@ -6,6 +6,7 @@ every key left on the server must be declared in keys.py and have a TTL.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.backends import BACKENDS, Backend
 from tests.key_leaks import check_keys
@@ -20,12 +22,22 @@ from tests.key_leaks import check_keys
 # A job in the background of a shell ignores Ctrl-C, and so would every program the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Always the same examples, so that a run that fails is about the change it tests; TEST_EXPLORE=1 looks for new ones.
+# None of them is timed: a busy machine is slow at all of them.
+settings.register_profile(
+    "maestro",
+    deadline=None,
+    derandomize=not os.environ.get("TEST_EXPLORE"),
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("maestro")
+
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test a HOME of its own and no setting from outside."""
-    import os
-
     for name in list(os.environ):
         if name.startswith(("MAESTRO_", "XDG_")):
             monkeypatch.delenv(name)

@@ -4,8 +4,6 @@ and on a real one that is killed in between. A failure prints its steps and a bl
 
 from __future__ import annotations
 
-import os
-
 import fakeredis
 import pytest
 import redis
@@ -21,14 +19,10 @@ from tests.servers import valkey
 
 
 def lives(examples: int, steps: int) -> settings:
-    """Return how many lives of how many steps are tried; in CI always the same ones."""
+    """Return how many lives of how many steps are tried."""
     return settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
-        derandomize=bool(os.environ.get("CI")),
-        print_blob=True,
-        database=None,
         suppress_health_check=list(HealthCheck),
     )
 
