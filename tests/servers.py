@@ -199,7 +199,7 @@ class Cluster:
 def cluster(tmp_path: Path, nodes: int = 3) -> Iterator[Cluster]:
     """Run a cluster of masters without replicas on loopback ports."""
     with contextlib.ExitStack() as stack:
-        settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
+        settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "30000"]
         servers = [stack.enter_context(valkey(tmp_path, port=free_port(), args=settings)) for _ in range(nodes)]
         for number, server in enumerate(servers):
             first, last = number * _SLOTS // nodes, (number + 1) * _SLOTS // nodes - 1

@@ -13,8 +13,10 @@ from maestro_state.connection import ReplyError, connect, connect_async
 from maestro_state.connection.faults import ConnectionLostError
 from maestro_state.errors import ServerUnavailable
 from tests.sentinels import watched_master
-from tests.servers import cluster, free_port, raw_call
+from tests.servers import free_port, raw_call
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("cluster")
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,6 @@ class Lua:
 
 
 APPEND = Lua("redis.call('XADD', KEYS[1], '*', 'v', ARGV[1]) return {redis.call('HINCRBY', KEYS[2], 'n', 1), KEYS[2]}")
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    """Run a cluster for the module."""
-    with cluster(tmp_path_factory.mktemp("c")) as running:
-        yield running
 
 
 def test_two_key_scripts_on_a_cluster(nodes):

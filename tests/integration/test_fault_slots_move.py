@@ -14,7 +14,7 @@ from maestro_state import AsyncMaestro, Maestro
 from maestro_state.connection.translation import read_error
 from maestro_state.errors import NotReplicated
 from maestro_state.ops import replication
-from tests.servers import cluster, raw_call
+from tests.servers import raw_call
 from tests.waiting import wait_until
 
 WRITERS = 3
@@ -23,11 +23,10 @@ MOVES = 5
 pytestmark = pytest.mark.xdist_group("cluster")
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    """Run a cluster for the module."""
-    with cluster(tmp_path_factory.mktemp("c")) as running:
-        yield running.nodes, running.url
+@pytest.fixture
+def nodes(nodes):
+    """Return the cluster's nodes and its address."""
+    return nodes.nodes, nodes.url
 
 
 class Slot:
