@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state.clock import now_ms
+from maestro_state.ops.claims import PATIENCE_MS
 from tests.embedded_project import is_alive
 from tests.waiting import wait_until
 from tests.workshop import NUMBERS, Workshop, wait_dead
@@ -30,6 +32,14 @@ def _running(shop: Workshop, **options) -> tuple:
     return maestro, run, pids
 
 
+def _let_its_lease_end(maestro, run) -> None:
+    """Let as much time pass for a run whose worker is dead as it takes to be sure of that."""
+    lease = now_ms() - PATIENCE_MS - 1
+    key = maestro.server.terms.keys.of_session(maestro.sessions.read().id, "runs")
+    ended = (f"{run.id}:lease", lease, f"{run.id}:suspect", f"{lease} {lease}")
+    maestro.server.connection.call("HSET", key, *ended)
+
+
 def test_a_killed_worker_is_noticed_and_its_run_ends_once(shop: Workshop):
     """kill -9 of the worker: tool and grandchild die, and another worker ends the run."""
     worker = shop.start_worker()
@@ -37,6 +47,7 @@ def test_a_killed_worker_is_noticed_and_its_run_ends_once(shop: Workshop):
     shop.start_worker()
     worker.kill()
     worker.wait()
+    _let_its_lease_end(maestro, run)
     wait_dead(pids)
     wait_until(lambda: maestro.runs.read(run.id).status == "error", "the run is ended")
 
@@ -54,6 +65,7 @@ def test_whoever_follows_ends_the_run_when_there_is_no_worker_left(shop: Worksho
     maestro, run, pids = _running(shop)
     worker.kill()
     worker.wait()
+    _let_its_lease_end(maestro, run)
     wait_dead(pids)
 
     assert maestro.runs.wait(run).status == "error"
@@ -68,11 +80,14 @@ def test_a_retried_run_has_the_output_of_one_attempt(shop: Workshop, fault: str)
     (shop.project / "pids").unlink()
     shop.start_worker()
     os.kill(worker.pid, signal.SIGKILL if fault == "killed" else signal.SIGSTOP)
-    if fault == "stopped":
+    if fault == "killed":
+        worker.wait()
+        _let_its_lease_end(maestro, run)
+    else:
         # Control: the zombie's tool is alive and printing when the second attempt begins.
         wait_until(lambda: maestro.claims.recover_run(maestro.sessions.read().id, run.id) != "alive", "lease over")
         assert is_alive(pids[0])
-    shop.wait_for_pids("pids", 2) if fault == "killed" else wait_until(lambda: shop.pids("pids"), "attempt two")
+    shop.wait_for_pids("pids", 2)
     wait_until(lambda: len(_numbers(maestro.runs.output(run.id))) > 20, "the second attempt prints")
     if fault == "stopped":
         os.kill(worker.pid, signal.SIGCONT)
