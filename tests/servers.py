@@ -134,7 +134,7 @@ class Server:
 def raw_socket(server: Server) -> socket.socket:
     """Return a bare socket connected to a server."""
     plain = socket.socket(socket.AF_UNIX)
-    plain.settimeout(10)
+    plain.settimeout(60)
     try:
         plain.connect(server.socket)
     except OSError:
