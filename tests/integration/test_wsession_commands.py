@@ -15,6 +15,8 @@ from tests.programs import running
 from tests.waiting import wait_until
 from tests.work_samples import STAMP, age, foreign, post
 
+pytestmark = pytest.mark.usefixtures("served")
+
 RECORD = ["session_id", "session_type", "parent_session_id", "status", "created", "modified", "related_entity",
           "breadcrumbs_dir", "metadata"]  # fmt: skip
 NOBODY = "00000000-0000-4000-8000-000000000000"
