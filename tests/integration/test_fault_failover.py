@@ -51,7 +51,7 @@ def promoted(replica):
     """Tell whether the replica has become the master."""
     try:
         return b"role:master" in raw_call(replica, "INFO", "replication")
-    except ConnectionResetError:
+    except ConnectionError:  # in the middle of our question, or before it
         return False  # the sentinel hangs up on everybody when it promotes a server
 
 
