@@ -92,6 +92,7 @@ def test_a_variable_reaches_the_tool_only_when_it_is_passed_on_purpose(project: 
         assert refused(project, "run", "p", f"--env={wrong}")[0] == 2, wrong
     assert len(printed(project, "runs")["runs"]) == 3
     printed(project, "session", "end")
+    printed(project, "stack", "stop")  # all is written, and nobody moves files while they are read
     kept = [path for path in (project / ".maestro").rglob("*") if path.is_file()]
     assert len(kept) > 10
     assert [str(path) for path in kept if SECRET.encode() in path.read_bytes()] == []
