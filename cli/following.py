@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from maestro_state.contents import Run
     from maestro_state.models import Event
 
-#: Seconds a run may wait before it is said that there is no worker.
+#: Seconds a run may wait before it is said that there is no worker,
 _PATIENCE_S = 5.0
+#: and where the stack brings its own: on a busy machine that one is still starting, and nobody has to do anything.
+_OWN_WORKER_S = 60.0
 
 
 def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
@@ -80,6 +82,7 @@ class _Screen:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._has_line = sys.stderr.isatty()
+        self._patience_s = _OWN_WORKER_S if app.maestro.settings.redis_url is None else _PATIENCE_S
 
     def __enter__(self) -> Self:
         self._over.clear()
@@ -114,12 +117,16 @@ class _Screen:
     def _tick(self) -> None:
         while not self._over.wait(1.0):
             waited_s = time.monotonic() - self._since
-            if not self._claimed and not self._warned and waited_s >= _PATIENCE_S:
+            if self.is_overdue(waited_s):
                 self._warn_if_alone()
             if self._has_line:
                 tokens = self._tokens()
                 with self._lock:
                     self._draw(int(waited_s), tokens)
+
+    def is_overdue(self, waited_s: float) -> bool:
+        """Tell whether it is time to ask if there is a worker at all."""
+        return not self._claimed and not self._warned and waited_s >= self._patience_s
 
     def _tokens(self) -> str:
         """Say what the tool has consumed so far, if it told."""

@@ -6,6 +6,7 @@ every key left on the server must be declared in keys.py and have a TTL.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.backends import BACKENDS, Backend
 from tests.key_leaks import check_keys
@@ -20,12 +22,42 @@ from tests.key_leaks import check_keys
 # A job in the background of a shell ignores Ctrl-C, and so would every program the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Always the same examples, so that a run that fails is about the change it tests; TEST_EXPLORE=1 looks for new ones.
+# None of them is timed: a busy machine is slow at all of them.
+settings.register_profile(
+    "maestro",
+    deadline=None,
+    derandomize=not os.environ.get("TEST_EXPLORE"),
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("maestro")
+
+
+#: Tests of more than five seconds. Begun first: one that is begun last keeps only its own worker busy.
+LONG = (
+    "test_a_server_that_is_away_changes_nothing_for_a_run",
+    "test_lives_on_a_",
+    "test_bad_input_gets_one_line_and_changes_nothing",
+    "test_a_kill_at_any_call",
+    "test_an_append_against_a_freeze_is_archived_or_refused",
+    "test_killed_consumers_apply_each_breadcrumb_exactly_once",
+    "test_handed_over_is_the_same",
+    "test_a_retried_run_has_the_output_of_one_attempt",
+    "test_signs_in_the_runs_own_thread_would_have_ended_it",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests; the others stay in their order of chance."""
+    items.sort(key=lambda item: not item.name.startswith(LONG))
+
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test a HOME of its own and no setting from outside."""
-    import os
-
     for name in list(os.environ):
         if name.startswith(("MAESTRO_", "XDG_")):
             monkeypatch.delenv(name)
@@ -43,6 +75,14 @@ def project() -> Iterator[Path]:
 
     stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def served(project: Path) -> None:
+    """Have the project's server run, and nothing else of the stack: what a test does not look at takes no time."""
+    from maestro_state.embedded import ensure
+
+    ensure(project, supervise=False)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -31,21 +31,21 @@ def temporary_project() -> Iterator[Path]:
     try:
         yield root
     finally:
-        # Supervisors first: they would restart services.
-        end(*supervisors(root))
-        wait_until(lambda: not supervisors(root), "the supervisors are gone")
-        end(*processes_in(root))
-        wait_until(lambda: not processes_in(root), "every process of the project is gone")
+        # Supervisors first: they would restart services. Again and again: one that is killed may just have started
+        # another, which was not on the list.
+        wait_until(lambda: not end(*supervisors(root)), "the supervisors are gone")
+        wait_until(lambda: not end(*processes_in(root)), "every process of the project is gone")
         shutil.rmtree(root)
 
 
-def end(*pids: int) -> None:
-    """Kill processes of this test, and collect those that are our children."""
+def end(*pids: int) -> int:
+    """Kill processes of this test, and collect those that are our children; return how many there were."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
+    return len(pids)
 
 
 def is_alive(pid: int) -> bool:

@@ -42,7 +42,7 @@ class Program:
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
-    def finish(self, timeout_s: float = 30.0) -> None:
+    def finish(self, timeout_s: float = 60.0) -> None:
         """Wait for it to leave by itself, without complaint."""
         self.ask_to_leave()
         left_with = self.process.wait(timeout_s)
@@ -136,12 +136,12 @@ def rewrite(project: str, prefix: str, count: str) -> None:
 
 
 def schedule(project: str) -> None:
-    """Be a scheduler with a short lease that prints the number of its lease at each pass."""
+    """Be a scheduler with quick beats and a long lease that prints the number of its lease at each pass."""
     from maestro_state import Maestro
     from maestro_state.ops.leases import LEASE_MS, SCHEDULE
     from workers import scheduler
 
-    LEASE_MS[SCHEDULE] = 600
+    LEASE_MS[SCHEDULE] = 600_000
     scheduler.BEAT_S = 0.1
 
     def sweep(maestro: Maestro) -> bool:

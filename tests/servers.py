@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _SOCKET_PATH_MAX = 90
 _SLOTS = 16384
+#: How far above its port a cluster node listens for the others.
+_BUS = 10_000
+#: Ports for tests: with their bus ports all below 32768, where those begin that Linux gives out by itself.
+_FIRST_PORT, _SHARE, _SHARES = 11_000, 1_300, 8
 
 
 def server_binary() -> str:
@@ -40,17 +44,30 @@ def server_binary() -> str:
     return on_path
 
 
+def _ports() -> Iterator[int]:
+    """Yield loopback ports, none twice, that no other process of the tests is given.
+
+    Below those the system hands out by itself: a connection of anybody's could have got one of them, or its bus port,
+    before the server that it is meant for is up. Each pytest worker has a part of its own, begun anywhere in it: the
+    tests may be running twice on this machine.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _SHARES
+    begin = int.from_bytes(os.urandom(2)) % _SHARE
+    for number in range(_SHARE):
+        yield _FIRST_PORT + worker * _SHARE + (begin + number) % _SHARE
+
+
 def free_port() -> int:
     """Return a loopback port that nobody uses, with its cluster bus port free too."""
-    while True:
-        with socket.socket() as probe, socket.socket() as bus:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            if port + 10000 > 65535:
-                continue
-            with contextlib.suppress(OSError):
-                bus.bind(("127.0.0.1", port + 10000))
-                return port
+    for port in _given_out:
+        with contextlib.suppress(OSError), socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + _BUS))
+            return port
+    raise AssertionError("all ports were used")
+
+
+_given_out = _ports()
 
 
 class Server:
@@ -109,22 +126,15 @@ class Server:
         self.start()
 
     def stop(self) -> None:
-        """End it, whatever state it is in."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGCONT)  # a stopped process would not see the rest
-        self._process.terminate()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
+        """End it, whatever state it is in. At once: asked to, it would look a tenth of a second later."""
+        if self._process is not None and self._process.poll() is None:
             self.kill()
 
 
 def raw_socket(server: Server) -> socket.socket:
     """Return a bare socket connected to a server."""
     plain = socket.socket(socket.AF_UNIX)
-    plain.settimeout(10)
+    plain.settimeout(60)
     try:
         plain.connect(server.socket)
     except OSError:
@@ -182,7 +192,7 @@ class Cluster:
 def cluster(tmp_path: Path, nodes: int = 3) -> Iterator[Cluster]:
     """Run a cluster of masters without replicas on loopback ports."""
     with contextlib.ExitStack() as stack:
-        settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
+        settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "30000"]
         servers = [stack.enter_context(valkey(tmp_path, port=free_port(), args=settings)) for _ in range(nodes)]
         for number, server in enumerate(servers):
             first, last = number * _SLOTS // nodes, (number + 1) * _SLOTS // nodes - 1
@@ -192,7 +202,7 @@ def cluster(tmp_path: Path, nodes: int = 3) -> Iterator[Cluster]:
             if number:
                 raw_call(server, "CLUSTER", "MEET", "127.0.0.1", servers[0].port)
         for server in servers:
-            wait_until(lambda server=server: _is_whole(server, nodes), "cluster did not form", 30.0)
+            wait_until(lambda server=server: _is_whole(server, nodes), "cluster did not form")
         yield Cluster(servers)
 
 
@@ -266,7 +276,7 @@ class LossyProxy:
         with self._lock:
             self._hang_up(*self._open)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for end in self._open:
             end.close()
 

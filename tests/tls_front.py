@@ -66,9 +66,9 @@ def tls_front(port: int, folder: Path, upstream: int) -> Iterator[None]:
     thread = threading.Thread(target=loop.run_until_complete, args=(front.serve(ready),))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield
     finally:
         loop.call_soon_threadsafe(front.leave)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -109,9 +109,9 @@ def topology(folder: Path, **variables: str) -> Iterator[Topology]:
     found = Topology(folder, free_port(), free_port(), services, server or server_binary())
     with found.stack:
         access = found.start("access")
-        assert access.process.wait(30) == 0, access.complained.read_text()
+        assert access.process.wait(60) == 0, access.complained.read_text()
         redis = found.start("redis")
-        wait_until(lambda: "Ready to accept connections" in redis.said.read_text(), "the server does not start", 20.0)
+        wait_until(lambda: "Ready to accept connections" in redis.said.read_text(), "the server does not start")
         if not server:
             found.stack.enter_context(tls_front(found.tls_port, folder / "tls", found.port))
         yield found
@@ -127,5 +127,5 @@ def _has_tls(program: str) -> bool:
     """Tell whether a server was built with TLS: one that was not refuses to start with a TLS port."""
     words = [program, "--port", "0", "--tls-port", str(free_port()), "--tls-cert-file", os.devnull]
     with tempfile.TemporaryDirectory() as folder:
-        tried = subprocess.run([*words, "--dir", folder], capture_output=True, check=False, timeout=20)
+        tried = subprocess.run([*words, "--dir", folder], capture_output=True, check=False, timeout=60)
     return b"Failed finding TLS support" not in tried.stdout

@@ -64,7 +64,7 @@ class Workshop:
                 stderr=log,
             )
         self.workers.append(worker)
-        wait_until(lambda: maestro.runs.workers() > before, "the worker listens", 20)
+        wait_until(lambda: maestro.runs.workers() > before, "the worker listens")
         return worker
 
     def tool(self, name: str, body: str) -> str:
@@ -84,9 +84,9 @@ class Workshop:
         return self.pids(name)
 
 
-def wait_dead(pids: list[int], timeout_s: float = 10.0) -> None:
+def wait_dead(pids: list[int]) -> None:
     """Wait until none of these processes runs."""
-    wait_until(lambda: not any(is_alive(pid) for pid in pids), f"{pids} are gone", timeout_s)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), f"{pids} are gone")
 
 
 #: Prints numbered lines for ever, tells its own pid and that of a grandchild that lives as long.

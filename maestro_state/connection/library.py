@@ -13,6 +13,7 @@ from maestro_state.connection.faults import (
     BLOCK_MARGIN_S,
     RETRY_S,
     TIMEOUT_S,
+    ConnectionLostError,
     Fault,
     Patience,
     ReplyError,
@@ -20,7 +21,14 @@ from maestro_state.connection.faults import (
     is_passing,
     refusal,
 )
-from maestro_state.connection.translation import LIBRARY_ERRORS, all_clients, keep_raw, read_error, sentinel_answered
+from maestro_state.connection.translation import (
+    LIBRARY_ERRORS,
+    all_clients,
+    is_closed_under,
+    keep_raw,
+    read_error,
+    sentinel_answered,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,6 +283,10 @@ class AsyncLibraryConnection(_Clients):
                     return [_read(reply) for reply in await pipeline.execute(raise_on_error=False)]
         except LIBRARY_ERRORS as error:
             return [read_error(error)] * len(commands)
+        except AttributeError as error:
+            if not is_closed_under(error):
+                raise
+            raise ConnectionLostError("closed by another call on it") from error
         return [(await self._try([command], limit_s))[0] for command in commands]
 
     async def _on_node(self, client: Any, commands: Sequence[tuple[Any, ...]], key: Any) -> list[Any]:

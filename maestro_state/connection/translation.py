@@ -62,6 +62,15 @@ def read_error(error: theirs.RedisError | theirs.RedisClusterException) -> Reply
     return raised
 
 
+def is_closed_under(error: AttributeError) -> bool:
+    """Tell whether a stream was gone when a call came to write to it.
+
+    When one call on a cluster finds its node silent, redis-py's asyncio client closes the sockets of all the others.
+    One that was about to greet its node then has no stream, and that is how it says so.
+    """
+    return error.name in ("write", "writelines", "drain") and error.obj is None
+
+
 def all_clients(client: Any) -> list[Any]:
     """Return a client and those it asks where its server is: closing it alone would leave theirs open."""
     sentinel = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)

@@ -46,8 +46,8 @@ _KEEP_MEMORY = {
     "MALLOC_TOP_PAD_": str(1 << 20),
 }
 
-#: Time for a server to start answering, in seconds.
-START_S = 10.0
+#: Time for a server to start answering, in seconds; a disk that many write to holds it up before it listens.
+START_S = 30.0
 #: Time for a server that says it is reading its data; a large one takes long and is not broken.
 LOAD_S = 120.0
 #: How often one call starts a server that is gone before it answers: somebody may have killed it, or stopped it

@@ -44,7 +44,7 @@ def ensure_supervisor(root: Path) -> bool:
     return supervisor_alive(root) or _spawn(root)
 
 
-def await_supervisor(root: Path, timeout_s: float = 10.0) -> bool:
+def await_supervisor(root: Path, timeout_s: float = 30.0) -> bool:
     """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
     deadline = time.monotonic() + timeout_s
     if not ensure_supervisor(root):

@@ -18,6 +18,7 @@ RECORD = {
 ROW = {"id", "slug", "state", "status", "created_at", "updated_at", "active", "archived", "orphan"}
 
 
+@pytest.mark.usefixtures("served")
 def test_the_life_of_a_session(project: Path):
     """start, list, status, switch, get, set, end, abort and delete print what they did and leave with 0."""
     first = printed(project, "session", "start", "Fix the Login", "--note", "since Monday", "--tool", "claude")
@@ -70,6 +71,7 @@ def test_the_life_of_a_session(project: Path):
     assert [row["id"] for row in printed(project, "session", "list", "--all")["sessions"]] == [first["id"]]
 
 
+@pytest.mark.usefixtures("served")
 def test_messages(project: Path):
     """message add prints the message with its id, messages prints those asked for."""
     printed(project, "session", "start", "talk")
@@ -94,6 +96,7 @@ def test_messages(project: Path):
     assert [(one["role"], one["content"]) for one in handed] == [("system", "they asked about README")]
 
 
+@pytest.mark.usefixtures("served")
 def test_a_terminal_may_be_pinned_to_a_session(project: Path):
     """MAESTRO_SESSION and --session go before the active session, and --session before MAESTRO_SESSION."""
     ids = [printed(project, "session", "start", name)["id"] for name in ("a", "b", "c")]
@@ -105,6 +108,7 @@ def test_a_terminal_may_be_pinned_to_a_session(project: Path):
     assert printed(project, "session", "status", "latest")["session"]["id"] == ids[2]
 
 
+@pytest.mark.usefixtures("served")
 def test_the_project_is_found_from_below(project: Path):
     """A command in a folder of the project works on the project, also when another folder is current."""
     started = printed(project, "session", "start", "deep")
@@ -115,6 +119,7 @@ def test_the_project_is_found_from_below(project: Path):
     assert not (below / ".maestro").exists()
 
 
+@pytest.mark.usefixtures("served")
 def test_watch_prints_json_lines(project: Path):
     """watch --json prints one document a line, from the start, after an id, and leaves when it is quiet."""
     printed(project, "session", "start", "seen")

@@ -6,8 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.cli_runs import maestro_command, printed, refused
 from tests.golden_discussions import FOLDER
+
+pytestmark = pytest.mark.usefixtures("served")
 
 FINAL = {
     "patch_operations": [

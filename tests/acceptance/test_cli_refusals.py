@@ -80,6 +80,8 @@ BAD = [
 ]
 
 
+# Without a scheduler, who writes to disk when it is time.
+@pytest.mark.usefixtures("served")
 def test_bad_input_gets_one_line_and_changes_nothing(project: Path):
     """Each bad command line leaves with its exit and error code, one line, and everything as it was."""
     for name in ("twin", "twin", "frozen"):
@@ -103,6 +105,7 @@ def test_bad_input_gets_one_line_and_changes_nothing(project: Path):
     assert (after, on_disk(project)) == (before, files)
 
 
+@pytest.mark.usefixtures("served")
 def test_bad_bytes_on_standard_input(project: Path):
     """What is not UTF-8, or holds NUL where none can be, is refused."""
     printed(project, "session", "start", "bytes")
@@ -158,6 +161,7 @@ def test_an_unreachable_server(project: Path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("served")
 def test_a_corrupt_active_file(project: Path):
     """A damaged `active` is named and left alone, and `session switch` writes it anew."""
     started = printed(project, "session", "start", "kept")
@@ -172,6 +176,7 @@ def test_a_corrupt_active_file(project: Path):
         assert printed(project, "session", "status")["session"]["id"] == started["id"]
 
 
+@pytest.mark.usefixtures("served")
 def test_a_corrupt_index_file(project: Path):
     """A damaged index.json is named and left alone, nothing is started, and doctor --repair mends it."""
     started = printed(project, "session", "start", "kept")
@@ -193,6 +198,7 @@ def test_a_corrupt_index_file(project: Path):
         assert file.with_name("index.json.damaged").read_bytes() == content
 
 
+@pytest.mark.usefixtures("served")
 def test_what_a_tool_printed_cannot_steer_the_terminal(project: Path):
     """On a terminal stored control characters are shown as pictures; a pipe gets them as they are."""
     printed(project, "session", "start", "steered", "--note", "\x1b]0;note\x07")

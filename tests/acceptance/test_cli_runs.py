@@ -43,7 +43,7 @@ class Screen:
 
     def wait_for(self, text: bytes) -> None:
         """Read until the text is on the screen."""
-        wait_until(lambda: self._read() or text in self.seen, f"{text!r} on the screen", 20)
+        wait_until(lambda: self._read() or text in self.seen, f"{text!r} on the screen")
 
     def _read(self) -> None:
         while select.select([self.master], [], [], 0)[0]:
@@ -81,7 +81,7 @@ class Screen:
                 status.append(found)
             return bool(pid)
 
-        wait_until(is_over, "the command has ended", 20)
+        wait_until(is_over, "the command has ended")
         self._read()
         os.close(self.master)
         return os.waitstatus_to_exitcode(status[0])
@@ -254,7 +254,7 @@ def test_end_waits_for_open_runs_or_cancels_them(project: Path):
         ending = subprocess.Popen([MAESTRO, "session", "end", flag, "--json"], cwd=project, stdout=subprocess.PIPE)
         if flag == "--wait":
             (project / "go").touch()
-        said, _ = ending.communicate(timeout=20)
+        said, _ = ending.communicate(timeout=60)
         assert json.loads(said)["state"] == "finalizada"
         assert [run["status"] for run in printed(project, "--session", session, "runs")["runs"]] == [status]
 
@@ -271,7 +271,7 @@ def test_a_server_without_workers_is_not_waited_for_in_silence(project: Path):
     assert b"no worker is listening" in run.stderr.readline()
     worked = maestro_command(project, "worker", "--burst", env=env)
     assert worked.returncode == 0, worked.stderr
-    said, _ = run.communicate(timeout=20)
+    said, _ = run.communicate(timeout=60)
     assert (run.returncode, said) == (0, b"finally")
 
 
@@ -285,12 +285,12 @@ def test_several_workers_stop_together(project: Path):
         from maestro_state import Maestro
 
         with Maestro(project, redis_url=address, namespace="pool") as maestro:
-            wait_until(lambda: maestro.runs.workers() == 3, "three workers listen", 20)
+            wait_until(lambda: maestro.runs.workers() == 3, "three workers listen")
             maestro.sessions.start("pool", tool="cat")
             runs = [maestro.runs.start(f"{number}") for number in range(6)]
             assert [maestro.runs.wait(run).status for run in runs] == ["success"] * 6
             pool.send_signal(signal.SIGTERM)
-            assert pool.wait(20) == 0
+            assert pool.wait(60) == 0
             assert maestro.runs.workers() == 0
     finally:
         pool.kill()

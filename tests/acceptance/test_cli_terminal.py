@@ -101,7 +101,9 @@ def test_a_watcher_who_leaves_is_told_how_to_go_on(project: Path):
     printed(project, "message", "add", "--role", "user", "before")
     for words in (("watch",), ("watch", "--from", "start")):
         screen = Screen(project, *words)
-        wait_until(lambda: printed(project, "session", "status")["attached"], "it is attached", 20)
+        wait_until(lambda: printed(project, "session", "status")["attached"], "it is attached")
+        if "start" in words:  # it is attached before it has shown what there was
+            screen.wait_for(b"since ('watch',)")
         screen.press(b"\x03")
         assert screen.end() == 130
         (told,) = [line for line in screen.seen.decode().splitlines() if line.startswith("left; go on with: ")]

@@ -9,7 +9,23 @@ import pytest
 import redis
 
 from maestro_state.embedded import socket_path
+from tests.servers import Cluster, cluster, raw_call
 from tests.workshop import Workshop
+
+
+@pytest.fixture(scope="session")
+def shared_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Run one cluster for all tests that need one: it takes two seconds to agree that it is whole."""
+    with cluster(tmp_path_factory.mktemp("c")) as running:
+        yield running
+
+
+@pytest.fixture
+def nodes(shared_nodes: Cluster) -> Cluster:
+    """Return the cluster with nothing on it. Its tests are one xdist group, so that they come one after the other."""
+    for node in shared_nodes.nodes:
+        raw_call(node, "FLUSHALL")
+    return shared_nodes
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def use_everything(maestro, project):
     )
     following.start()
     assert maestro.sessions.end().state == "finalizada"
-    following.join(20)
+    following.join(60)
     assert [event.type for event in follower][-1] == "session.finalized"
     gone = maestro.sessions.start("gone")
     assert maestro.sessions.abort(gone.id, reason="over").state == "abortada"

@@ -30,7 +30,7 @@ def test_time_that_passes_while_the_server_is_off_loses_nothing(project: Path, t
     """Sessions whose time ran out while all was off are on the server or on disk: the written ones and the others."""
     with valkey(tmp_path) as server:
         raw = redis.Redis(unix_socket_path=server.socket)
-        with opened(project, server.url, ttl_seconds=1, dirty_grace_seconds=3600) as maestro:
+        with opened(project, server.url, ttl_seconds=600, dirty_grace_seconds=3600) as maestro:
             checkpointed = maestro.sessions.start("checkpointed")
             maestro.messages.add("user", "written", checkpointed.id)
             maestro.archive.sync(checkpointed.id)

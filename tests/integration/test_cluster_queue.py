@@ -9,17 +9,10 @@ import pytest
 from maestro_state import Maestro
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.programs import running
-from tests.servers import cluster, valkey
+from tests.servers import valkey
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    """Run a cluster for the module."""
-    with cluster(tmp_path_factory.mktemp("c")) as running_:
-        yield running_
 
 
 def test_without_a_queue_the_cause_is_named(project, nodes):
@@ -48,7 +41,7 @@ def test_runs_with_the_queue_elsewhere(project, nodes, tmp_path):
             running(tmp_path, [MAESTRO, "--project", str(project), "worker"], env=env),
             Maestro(project, redis_url=nodes.url, queue_url=queue.url) as maestro,
         ):
-            wait_until(lambda: maestro.runs.workers() == 1, "the worker does not listen", 30.0)
+            wait_until(lambda: maestro.runs.workers() == 1, "the worker does not listen")
             started = []
             for number in range(6):
                 session = maestro.sessions.start(f"session {number}", tool="echo")

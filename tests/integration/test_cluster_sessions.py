@@ -15,19 +15,12 @@ from maestro_state.errors import Conflict, InvalidTransition, SessionNotFound
 from maestro_state.scripts import load
 from tests.cli_runs import maestro_command, printed
 from tests.key_leaks import check_keys
-from tests.servers import cluster, raw_call
+from tests.servers import raw_call
 
 SESSIONS = 30
 ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
 
 pytestmark = pytest.mark.xdist_group("cluster")
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    """Run a cluster for the module."""
-    with cluster(tmp_path_factory.mktemp("c")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -38,7 +31,6 @@ def url(nodes, monkeypatch):
     for node in nodes.nodes:
         with redis.Redis(unix_socket_path=node.socket) as raw:
             check_keys(raw)
-        raw_call(node, "FLUSHALL")
 
 
 def test_sessions_and_messages_on_a_cluster(project, url, nodes):
@@ -106,7 +98,7 @@ def test_followers_on_a_cluster(project, url):
         follower.start()
         added = [maestro.messages.add("user", str(number)).id for number in range(20)]
         maestro.sessions.end()
-        follower.join(20)
+        follower.join(60)
         assert [event.id for event in found[1:-1]] == added
         assert [event.id for event in maestro.follow.events(session.id, cursor=added[9])][:-1] == added[10:]
 

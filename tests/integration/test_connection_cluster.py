@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,10 +10,13 @@ from dataclasses import dataclass
 import pytest
 
 from maestro_state.connection import ReplyError, connect, connect_async
+from maestro_state.connection.faults import ConnectionLostError
 from maestro_state.errors import ServerUnavailable
 from tests.sentinels import watched_master
-from tests.servers import cluster, free_port, raw_call
+from tests.servers import free_port, raw_call
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("cluster")
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,6 @@ class Lua:
 
 
 APPEND = Lua("redis.call('XADD', KEYS[1], '*', 'v', ARGV[1]) return {redis.call('HINCRBY', KEYS[2], 'n', 1), KEYS[2]}")
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    """Run a cluster for the module."""
-    with cluster(tmp_path_factory.mktemp("c")) as running:
-        yield running
 
 
 def test_two_key_scripts_on_a_cluster(nodes):
@@ -71,15 +68,17 @@ async def test_two_key_scripts_on_a_cluster_async(nodes):
 
 async def test_blocking_reads_on_a_cluster(nodes):
     """A read that waits longer than the usual timeout is not cut short, and returns raw entries."""
-    args = ("XREAD", "BLOCK", 300, "STREAMS", "{w}:events", "0")
-    later = connect_async(nodes.url, timeout_s=0.1)
-    with closing(connect(nodes.url, timeout_s=0.1)) as connection:
-        assert connection.block(*args, block_ms=300) is None
-        assert await later.block(*args, block_ms=300) is None
+    args = ("XREAD", "BLOCK", 1200, "STREAMS", "{w}:events", "0")
+    later = connect_async(nodes.url, timeout_s=1.0)
+    with closing(connect(nodes.url, timeout_s=1.0)) as connection:
+        connection.retry_s = later.retry_s = 60.0
+        waiting = asyncio.create_task(later.block(*args, block_ms=1200))
+        assert await asyncio.to_thread(connection.block, *args, block_ms=1200) is None
+        assert await waiting is None
         connection.call("XADD", "{w}:events", "1-1", "f", "v")
         entries = [[b"{w}:events", [[b"1-1", [b"f", b"v"]]]]]
-        assert connection.block(*args, block_ms=300) == entries
-        assert await later.block(*args, block_ms=300) == entries
+        assert connection.block(*args, block_ms=1200) == entries
+        assert await later.block(*args, block_ms=1200) == entries
     await later.close()
 
 
@@ -93,6 +92,34 @@ async def test_closing_after_a_fault_leaves_no_socket(nodes):
     client._initialize = True
     await connection.close()
     assert not any(link.is_connected for link in sockets)
+
+
+async def test_calls_whose_socket_another_one_closes_are_made_again(nodes):
+    """A client that closes all its sockets, as it does when one node is silent, costs other calls a moment."""
+    closed = 0
+    for turn in range(2000):
+        connection = connect_async(nodes.url)
+        whole = connection._try
+
+        async def counted(*args, whole=whole):
+            nonlocal closed
+            try:
+                return await whole(*args)
+            except ConnectionLostError as error:
+                closed += isinstance(error.__cause__, AttributeError)
+                raise
+
+        connection._try = counted
+        calls = [asyncio.create_task(connection.call("GET", f"{{s{number}}}")) for number in range(12)]
+        for _ in range(turn % 60):
+            await asyncio.sleep(0)
+        for client in connection._made:
+            await client.aclose()
+        assert await asyncio.gather(*calls) == [None] * 12
+        await connection.close()
+        if closed >= 3:
+            break
+    assert closed, "control: no call met a closed socket"
 
 
 async def test_absent_cluster_is_reported():
@@ -110,15 +137,16 @@ async def test_absent_cluster_is_reported():
 
 async def test_master_behind_a_sentinel(tmp_path):
     """The master is found through the sentinel, also after a failover in the middle of the work."""
-    with watched_master(tmp_path) as (url, master, replica):
-        later = connect_async(url)
-        with closing(connect(url)) as connection:
+    with watched_master(tmp_path) as watched:
+        replica = watched.replica
+        later = connect_async(watched.url)
+        with closing(connect(watched.url)) as connection:
             connection.retry_s = later.retry_s = 60.0
             assert connection.script(APPEND, ["{s}e", "{s}"], [1]) == [1, b"{s}"]
             assert await later.script(APPEND, ["{s}e", "{s}"], [2]) == [2, b"{s}"]
-            assert connection.call("WAIT", 1, 5000) == 1
+            assert connection.call("WAIT", 1, 60_000) == 1
             wait_until(lambda: raw_call(replica, "HGET", "{s}", "n") == b"2", "the replica lags")
-            master.kill()
+            watched.lose_master()
             assert connection.script(APPEND, ["{s}e", "{s}"], [3]) == [3, b"{s}"]
             assert await later.script(APPEND, ["{s}e", "{s}"], [4]) == [4, b"{s}"]
             assert raw_call(replica, "HGET", "{s}", "n") == b"4"

@@ -8,7 +8,6 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,19 @@ import pytest
 
 from cli.main import run
 from maestro_state import Maestro
-from tests.cli_runs import MAESTRO, maestro_command, printed
+from tests.cli_runs import MAESTRO, printed
 from tests.waiting import wait_until
 
 
 @pytest.fixture
-def checkout(project: Path) -> Iterator[Path]:
+def checkout(project: Path, served: None) -> Path:
     """Return a project with a session and a few files."""
     (project / "src").mkdir()
     (project / "src" / "a.py").write_text("print(1)\n")
     (project / "src" / "b.log").write_text("ignored\n")
     (project / ".gitignore").write_text("*.log\n")
     printed(project, "session", "start", "commands")
-    yield project
-    maestro_command(project, "stack", "stop")
+    return project
 
 
 class Commands:
@@ -190,7 +188,7 @@ def test_ctrl_c_leaves_whole_batches(checkout: Path):
         with Maestro(checkout) as maestro:
             wait_until(lambda: maestro.sessions.read().counters.ctx_seq > 0, "the first batch is in")
         process.send_signal(signal.SIGINT)
-        left_with = process.wait(30)
+        left_with = process.wait(60)
     finally:
         if process.poll() is None:
             process.kill()

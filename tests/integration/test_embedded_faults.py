@@ -156,8 +156,8 @@ def test_stop_keeps_everything_and_may_be_repeated(project):
     call(project, "SET", "key", "value")
     embedded.stop(project)
     embedded.stop(project)
-    assert servers(project) == []
     assert not embedded.is_running(project)
+    wait_until(lambda: servers(project) == [], "it has let go of its lock, and so is gone in a moment")
     embedded.ensure(project, supervise=False)
     assert call(project, "GET", "key") == "value"
 
@@ -183,10 +183,10 @@ def test_status_says_who_the_server_is(project):
 
 def test_a_server_that_lost_its_socket_is_named_and_can_be_stopped(project, monkeypatch):
     """A live server nobody can reach is not joined by a second one; stop ends it."""
-    monkeypatch.setattr(server, "START_S", 0.3)
     path = embedded.ensure(project, supervise=False)
     pid = embedded.status(project).pid
     path.unlink()
+    monkeypatch.setattr(server, "START_S", 0.3)  # only now: it had to start
     with pytest.raises(ServerUnavailable, match="no socket") as caught:
         embedded.ensure(project, supervise=False)
     assert "stack stop" in caught.value.hint
@@ -197,11 +197,11 @@ def test_a_server_that_lost_its_socket_is_named_and_can_be_stopped(project, monk
 
 def test_a_server_that_does_not_answer_is_not_replaced(project, monkeypatch):
     """A stopped process still owns the data: ensure reports it and starts no other."""
-    monkeypatch.setattr(server, "START_S", 0.3)
-    monkeypatch.setattr("maestro_state.embedded.wire.ANSWER_S", 0.2)
     embedded.ensure(project, supervise=False)
     pid = embedded.status(project).pid
     os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(server, "START_S", 0.3)  # only now: it had to start, and to say who it is
+    monkeypatch.setattr("maestro_state.embedded.wire.ANSWER_S", 0.2)
     try:
         with pytest.raises(ServerUnavailable, match="does not answer"):
             embedded.ensure(project, supervise=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -10,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cli.main import run
 from maestro_state import AsyncMaestro, Maestro
 from maestro_state.errors import NotReplicated
 from maestro_state.ops import replication
-from tests.cli_runs import printed, refused
+from tests.cli_runs import printed
 from tests.lasting import prepare
 from tests.sentinels import watched_master
 from tests.servers import raw_call
@@ -36,7 +38,7 @@ def opened(project, url, waits):
 
 def let_it_lag(maestro, replica):
     """Stop the replica, and write more than the network buffers for it."""
-    assert maestro.server.connection.call("WAIT", 1, 5000) == 1
+    assert maestro.server.connection.call("WAIT", 1, 60_000) == 1
     os.kill(replica.pid, signal.SIGSTOP)
     filler = maestro.sessions.start("filler").id
     body = "x" * (1 << 19)
@@ -49,46 +51,53 @@ def promoted(replica):
     """Tell whether the replica has become the master."""
     try:
         return b"role:master" in raw_call(replica, "INFO", "replication")
-    except ConnectionResetError:
+    except ConnectionError:  # in the middle of our question, or before it
         return False  # the sentinel hangs up on everybody when it promotes a server
 
 
 def test_without_waiting_a_lagging_replica_loses_what_was_acknowledged(project, tmp_path):
     """Control: the fault bites, changes of every kind that were acknowledged are gone after the failover."""
-    with watched_master(tmp_path) as (url, master, replica), opened(project, url, 0) as maestro:
+    with watched_master(tmp_path) as watched, opened(project, watched.url, 0) as maestro:
+        master, replica = watched.master, watched.replica
         changes = [change for number in range(ROUNDS) for change in prepare(maestro, master, number)]
         let_it_lag(maestro, replica)
         for change in changes:
             change.make(maestro)
         assert all(change.is_made(master) for change in changes)
-        master.kill()
+        watched.lose_master()
         os.kill(replica.pid, signal.SIGCONT)
-        wait_until(lambda: promoted(replica), "no failover", 60.0)
+        wait_until(lambda: promoted(replica), "no failover")
         lost = {change.name for change in changes if not change.is_made(replica)}
         assert lost == {change.name for change in changes}
 
 
 def test_what_replicas_confirmed_survives_losing_the_master(project, tmp_path):
     """Every change stays made, and nobody who was waiting for the confirmation sees more than a pause."""
-    with watched_master(tmp_path) as (url, master, replica), opened(project, url, 1) as maestro:
+    with watched_master(tmp_path) as watched, opened(project, watched.url, 1) as maestro:
+        url, master, replica, _ = watched
         before = prepare(maestro, master, 0)
         for change in before:
             change.make(maestro)
         changes = [change for number in range(1, ROUNDS + 1) for change in prepare(maestro, master, number)]
         filler = let_it_lag(maestro, replica)
 
+        # All are connected first: what is asserted below is seen well before the first one is tired of waiting.
+        ready = threading.Barrier(len(changes))
+
         def make(change):
             with opened(project, url, 1) as other:
+                other.server.connection.call("PING")
+                ready.wait(60)
                 change.make(other)
 
         with ThreadPoolExecutor(len(changes)) as pool:
             making = [pool.submit(make, change) for change in changes]
-            wait_until(lambda: all(change.is_made(master) for change in changes), "the master did not get them", 30.0)
+            wait_until(lambda: all(change.is_made(master) for change in changes), "the master did not get them")
             # Made on the master, and not acknowledged by anybody: the replica is silent.
             assert not any(one.done() for one in making)
-            master.kill()
+            watched.lose_master()
             os.kill(replica.pid, signal.SIGCONT)
-            wait_until(lambda: promoted(replica), "no failover", 60.0)
+            wait_until(lambda: promoted(replica), "no failover")
             # The new master has no replica of its own: the change is made, and it is said that nobody confirmed it.
             for one in making:
                 with pytest.raises(NotReplicated):
@@ -100,9 +109,10 @@ def test_what_replicas_confirmed_survives_losing_the_master(project, tmp_path):
 
 async def test_too_few_replicas_are_said_and_the_change_stands(project, tmp_path, monkeypatch):
     """With a replica that is silent a freeze is made, reported as not replicated, and is not made again."""
-    monkeypatch.setattr(replication, "CONFIRM_MS", 100)
-    with watched_master(tmp_path) as (url, _, replica), opened(project, url, 1) as maestro:
-        with opened(project, url, 2) as greedy:
+    with watched_master(tmp_path) as (url, _, replica, _), opened(project, url, 1) as maestro:
+        # Short only where a replica is missing: the one that is there may take its time on a busy machine.
+        with opened(project, url, 2) as greedy, monkeypatch.context() as short:
+            short.setattr(replication, "CONFIRM_MS", 1000)
             session = greedy.sessions.start("one is not two")
             with pytest.raises(NotReplicated, match="only 1 of 2 replicas") as failed:
                 greedy.sessions.end(session.id)
@@ -114,25 +124,33 @@ async def test_too_few_replicas_are_said_and_the_change_stands(project, tmp_path
             assert (await later.sessions.end((await later.sessions.start("async")).id)).state == "finalizada"
             silent = (await later.sessions.start("silent")).id
             os.kill(replica.pid, signal.SIGSTOP)
+            monkeypatch.setattr(replication, "CONFIRM_MS", 100)
             with pytest.raises(NotReplicated):
                 await later.sessions.end(silent)
             os.kill(replica.pid, signal.SIGCONT)
 
 
-def test_the_command_says_that_it_was_not_replicated(project, tmp_path):
+def test_the_command_says_that_it_was_not_replicated(project, tmp_path, monkeypatch, capsys):
     """The command leaves with 5 and not_replicated, and says not to repeat it."""
-    with watched_master(tmp_path) as (url, _, _):
+    with watched_master(tmp_path) as (url, *_):
         env = {"MAESTRO_REDIS_URL": url, "MAESTRO_WAIT_REPLICAS": "2"}
         started = printed(project, "session", "start", "alone", env=env)
-        exit_code, error = refused(project, "session", "end", env=env)
-        assert (exit_code, error["code"]) == (5, "not_replicated")
+        # In this process, where a replica that will never come is not waited for so long.
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(replication, "CONFIRM_MS", 100)
+        monkeypatch.chdir(project)
+        assert run(["session", "end", "--json"]) == 5
+        error = json.loads(capsys.readouterr().err)["error"]
+        assert error["code"] == "not_replicated"
         assert "do not repeat" in error["hint"]
         assert printed(project, "session", "status", started["id"], env=env)["session"]["state"] == "finalizada"
 
 
 def test_writers_and_a_follower_go_on_through_a_failover(project, tmp_path):
     """No writer gets an error, nothing is doubled, each writer's order is kept, the follower sees what is stored."""
-    with watched_master(tmp_path) as (url, master, replica), opened(project, url, 0) as maestro:
+    with watched_master(tmp_path) as watched, opened(project, watched.url, 0) as maestro:
+        url, _, replica, _ = watched
         session = maestro.sessions.start("failing over")
         leave = threading.Event()
         acknowledged: dict[int, int] = {}
@@ -155,14 +173,17 @@ def test_writers_and_a_follower_go_on_through_a_failover(project, tmp_path):
             follower = pool.submit(follow)
             writers = [pool.submit(write, number) for number in range(3)]
             try:
-                wait_until(all_past(50), "the writers do not get on", 30.0)
+                wait_until(all_past(50), "the writers do not get on")
+                confirmed = dict(acknowledged)
+                maestro.messages.add("user", "all before this is on the replica", session.id)
+                assert maestro.server.connection.call("WAIT", 1, 60_000) == 1
                 killed_s = time.monotonic()
-                master.kill()
+                watched.lose_master()
                 known = dict(acknowledged)
-                wait_until(lambda: promoted(replica), "no failover", 60.0)
-                wait_until(lambda: acknowledged != known, "nobody writes", 60.0)
+                wait_until(lambda: promoted(replica), "no failover")
+                wait_until(lambda: acknowledged != known, "nobody writes")
                 print(f"outage: {time.monotonic() - killed_s:.1f} s")
-                wait_until(all_past(max(acknowledged.values()) + 50), "the writers did not come back", 60.0)
+                wait_until(all_past(max(acknowledged.values()) + 50), "the writers did not come back")
             finally:
                 leave.set()
             for writer in writers:
@@ -176,7 +197,7 @@ def test_writers_and_a_follower_go_on_through_a_failover(project, tmp_path):
             numbers = [int(text.partition(":")[2]) for text in stored if text.startswith(f"{number}:")]
             assert numbers == sorted(numbers)
             print(f"messages lost: {count - len(numbers)} of {count} acknowledged")
-            assert count - len(numbers) <= 50, "an idle replica does not lag so far"
+            assert numbers[: confirmed[number]] == list(range(confirmed[number])), "the replica had confirmed these"
         # What only the old master had may have been seen, under an id of its own; all that is stored was, in order.
         kept = {message.id for message in messages}
         assert [event_id for event_id in followed if event_id in kept] == [message.id for message in messages]

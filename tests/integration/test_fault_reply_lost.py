@@ -15,6 +15,7 @@ from maestro_state.connection import connect
 from tests.key_leaks import check_keys
 from tests.seeds import seeded
 from tests.servers import lossy_proxy, raw_call, valkey
+from tests.waiting import wait_until
 
 APPENDS = 1000
 LOST_SHARE = 0.05
@@ -91,6 +92,7 @@ def test_a_reply_lost_amid_a_busy_session_is_still_known(project, tmp_path):
             lose_next.set()
             caller = threading.Thread(target=unlucky.messages.add, args=("user", "once", session.id))
             caller.start()
+            wait_until(lambda: proxy.lost > 0, "no reply was lost")
             for number in range(500):
                 busy.messages.add("user", f"other {number}", session.id)
             lose_next.clear()

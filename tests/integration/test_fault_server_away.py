@@ -78,7 +78,7 @@ def test_a_server_that_is_away_changes_nothing_for_a_run(shop: Workshop):
         ensure(shop.project, supervise=False)
         (shop.project / "go-after").touch()
         for name, run in runs.items():
-            wait_until(lambda run=run: maestro.runs.read(run.id).status != "running", f"{name} has ended", 30)
+            wait_until(lambda run=run: maestro.runs.read(run.id).status != "running", f"{name} has ended")
 
         for name, run in runs.items():
             ended = maestro.runs.read(run.id)
@@ -87,7 +87,7 @@ def test_a_server_that_is_away_changes_nothing_for_a_run(shop: Workshop):
             assert (shop.project / f"starts-{name}").read_text() == "x"
         assert all(worker.poll() is None for worker in shop.workers)
         again = maestro.runs.start("p", tool="cat")
-        wait_until(lambda: maestro.runs.read(again.id).status == "success", "the workers go on", 20)
+        wait_until(lambda: maestro.runs.read(again.id).status == "success", "the workers go on")
 
         # Control: RQ's own worker did not survive the end of its job, and the job never heard that it was done.
         wait_until(lambda: plain.process.poll() is not None, "RQ's own worker has left")

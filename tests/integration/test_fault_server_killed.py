@@ -43,14 +43,13 @@ def test_acknowledged_messages_survive_and_no_writer_leaves(tmp_path):
                     len(writer.lines()) >= goal for writer, goal in zip(writers, goals, strict=True)
                 ),
                 "the writers do not get on",
-                30.0,
             )
             pid = embedded.status(project).pid
             os.kill(pid, signal.SIGKILL)
             killed.add(pid)
         for writer in writers:
             before = len(writer.lines())
-            wait_until(lambda w=writer, b=before: len(w.lines()) > b, "a writer does not come back", 30.0)
+            wait_until(lambda w=writer, b=before: len(w.lines()) > b, "a writer does not come back")
             assert writer.process.poll() is None
         for writer in writers:
             writer.finish()

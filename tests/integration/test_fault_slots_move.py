@@ -14,7 +14,7 @@ from maestro_state import AsyncMaestro, Maestro
 from maestro_state.connection.translation import read_error
 from maestro_state.errors import NotReplicated
 from maestro_state.ops import replication
-from tests.servers import cluster, raw_call
+from tests.servers import raw_call
 from tests.waiting import wait_until
 
 WRITERS = 3
@@ -23,11 +23,10 @@ MOVES = 5
 pytestmark = pytest.mark.xdist_group("cluster")
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    """Run a cluster for the module."""
-    with cluster(tmp_path_factory.mktemp("c")) as running:
-        yield running.nodes, running.url
+@pytest.fixture
+def nodes(nodes):
+    """Return the cluster's nodes and its address."""
+    return nodes.nodes, nodes.url
 
 
 class Slot:
@@ -50,7 +49,7 @@ class Slot:
         assert raw_call(there, "CLUSTER", "SETSLOT", self.number, "IMPORTING", self._ids[source]) == b"OK"
         assert raw_call(here, "CLUSTER", "SETSLOT", self.number, "MIGRATING", self._ids[self.home]) == b"OK"
         for position, key in enumerate(self.keys(here)):
-            assert raw_call(here, "MIGRATE", "127.0.0.1", there.port, key, 0, 5000) == b"OK"
+            assert raw_call(here, "MIGRATE", "127.0.0.1", there.port, key, 0, 60_000) == b"OK"
             if position == 0:
                 between()
         for node in (there, here, *self.nodes):
@@ -109,7 +108,7 @@ def test_slots_move_under_writers_followers_and_a_sweeper(project, nodes):
             # Longer than redis-py tries on its own: several callers have been told to try again many times.
             source = servers[(slot.home - 1) % len(servers)]
             before = refusals(source, b"TRYAGAIN")
-            wait_until(lambda: refusals(source, b"TRYAGAIN") > before + 150, "nobody is told to try again", 30.0)
+            wait_until(lambda: refusals(source, b"TRYAGAIN") > before + 150, "nobody is told to try again")
 
         with ThreadPoolExecutor(WRITERS + 3) as pool:
             followers = [pool.submit(follow), pool.submit(lambda: asyncio.run(follow_async()))]
@@ -121,7 +120,6 @@ def test_slots_move_under_writers_followers_and_a_sweeper(project, nodes):
                     wait_until(
                         lambda goals=goals: all(acknowledged[one] >= goal for one, goal in goals.items()),
                         "the writers do not get on",
-                        60.0,
                     )
                     slot.move(between=hold if turn == 1 else lambda: None)
             finally:

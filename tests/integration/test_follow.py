@@ -18,7 +18,7 @@ from maestro_state import Terminal, embedded
 from maestro_state.clock import now_ms
 from maestro_state.errors import InvalidValue, SessionNotFound
 from maestro_state.ops.events import PAGE
-from maestro_state.ops.terminals import SHOWN_MS
+from maestro_state.ops.terminals import BEAT_MS, SHOWN_MS
 from tests.backends import Backend, Clock
 from tests.programs import python, running
 from tests.waiting import wait_until
@@ -58,7 +58,8 @@ async def test_every_place_to_join_at_shows_the_rest(backend: Backend):
             await seen(maestro, cursor="yesterday")
         with pytest.raises(SessionNotFound):
             await seen(maestro, ref="other--abcdef")
-        assert all(event.ts[:10] == session.created_at[:10] for event in whole)
+        assert [event.ts for event in whole] == sorted(event.ts for event in whole)
+        assert whole[0].ts == session.created_at
 
 
 @pytest.mark.parametrize(("first", "second"), [(3 * PAGE, 7), (PAGE, PAGE), (PAGE + 1, 2 * PAGE)])
@@ -117,7 +118,7 @@ def test_a_deleted_session_ends_its_followers(real: Backend, monkeypatch: pytest
         follower.start()
         wait_until(lambda: real.raw.info("clients")["blocked_clients"] == 1, "nobody follows")
         maestro.sessions.delete(session.id)
-        follower.join(30)
+        follower.join(60)
         assert not follower.is_alive()
         assert [event.type for event in found] == ["session.started"]
         assert not real.raw.exists(*maestro.server.terms.keys.session(session.id))
@@ -182,7 +183,7 @@ def test_a_killed_watcher_disappears_with_its_lease(real: Backend, tmp_path: Pat
         with running(tmp_path, command) as interrupted:
             wait_until(lambda: is_shown(interrupted), "the watcher is not shown")
             interrupted.process.send_signal(signal.SIGINT)
-            assert interrupted.process.wait(10) == 130
+            assert interrupted.process.wait(60) == 130
         assert not is_shown(interrupted)
 
 
@@ -215,12 +216,12 @@ def test_watch_shows_what_another_process_adds(real: Backend, tmp_path: Path):
     assert len({event["id"] for event in shown}) == len(shown)
 
 
-def commands_in_a_second(server: redis.Redis) -> int:
-    """Count the commands the server gets in one second, without the two that ask."""
-    before = server.info("stats")["total_commands_processed"]
-    over = now_ms() + 1000
-    wait_until(lambda: now_ms() > over, "time does not pass")
-    return server.info("stats")["total_commands_processed"] - before - 1
+def commands_in_a_second(server: redis.Redis) -> tuple[int, int]:
+    """Count the commands the server gets in one second, without the two that ask, and the beats that had time for."""
+    before, begun = server.info("stats")["total_commands_processed"], now_ms()
+    wait_until(lambda: now_ms() > begun + 1000, "time does not pass")
+    after = server.info("stats")["total_commands_processed"]
+    return after - before - 1, 1 + (now_ms() - begun) // BEAT_MS
 
 
 def test_waiting_costs_the_server_next_to_nothing(real: Backend):
@@ -233,18 +234,20 @@ def test_waiting_costs_the_server_next_to_nothing(real: Backend):
             thread.start()
         wait_until(lambda: real.raw.info("clients")["blocked_clients"] == 10, "not all of them wait")
         # Each may look once more within the second, to say that it is still there.
-        assert commands_in_a_second(real.raw) <= 3 * len(others)
+        commands, beats = commands_in_a_second(real.raw)
+        assert commands <= 3 * len(others) * beats
 
         polled = threading.Event()
         threads.append(
             threading.Thread(target=lambda: [polling.messages.last(1, session.id) for _ in iter(polled.is_set, True)])
         )
         threads[-1].start()
-        assert commands_in_a_second(real.raw) > 3 * len(others)
+        commands, beats = commands_in_a_second(real.raw)
+        assert commands > 3 * len(others) * beats
         polled.set()
         maestro.sessions.end()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         for one in others:
             one.close()
         assert not any(thread.is_alive() for thread in threads)

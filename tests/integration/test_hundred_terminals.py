@@ -35,7 +35,7 @@ def test_nothing_is_lost_doubled_or_seen_in_another_order(real, tmp_path):
             for number in range(PROCESSES)
         ]
         messages = maestro.server.terms.keys.of_session(session.id, "messages")
-        wait_until(lambda: real.raw.xlen(messages) >= ALL // 5, "nobody writes", 60.0)
+        wait_until(lambda: real.raw.xlen(messages) >= ALL // 5, "nobody writes")
         late = stack.enter_context(python(tmp_path, "follow", real.project, session.id, "start"))
         resumed: list = []
         resume_often(maestro, session.id, resumed, ALL + 1)

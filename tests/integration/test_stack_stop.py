@@ -121,7 +121,7 @@ def test_a_stack_whose_supervisor_was_killed_is_written_too(project):
     with Maestro(project) as maestro:
         server = maestro.server
         # Not in the middle of a pass: the one that is killed there keeps others out until its lease ends.
-        wait_until(lambda: server.fetch(leases.read_lease(server.terms, leases.SCHEDULE)).swept_at, "no pass", 30.0)
+        wait_until(lambda: server.fetch(leases.read_lease(server.terms, leases.SCHEDULE)).swept_at, "no pass")
         end(*supervisors(project))
         ids = started(maestro, 3)
         assert not ids & archived(maestro)
@@ -134,10 +134,11 @@ def test_what_could_not_be_archived_is_said(project):
     with Maestro(project) as maestro:
         (session_id,) = started(maestro, 1)
         place = project / ".maestro" / "sessions" / session_id
-        wait_until(lambda: session_id in archived(maestro), "it is not written", 30.0)
-        maestro.messages.add("user", "kept", session_id)
+        wait_until(lambda: session_id in archived(maestro), "it is not written")
+        # First: the next pass of the scheduler must not find the place free.
         aside = place.rename(project / "aside")
         place.write_text("in the way")
+        maestro.messages.add("user", "kept", session_id)
         done = maestro_command(project, "stack", "stop", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (1, {"stopped": True, "unwritten": 1})
     assert "1 session is not archived" in done.stderr

@@ -43,8 +43,8 @@ def team(tmp_path_factory):
             found.start("scheduler")
         with Maestro(found.folder, environment=found.environment("worker")) as maestro:
             server = maestro.server
-            wait_until(lambda: maestro.runs.workers() == 2, "the workers do not listen", 30.0)
-            wait_until(lambda: server.fetch(read_lease(server.terms, SCHEDULE)).swept_at, "nobody sweeps", 30.0)
+            wait_until(lambda: maestro.runs.workers() == 2, "the workers do not listen")
+            wait_until(lambda: server.fetch(read_lease(server.terms, SCHEDULE)).swept_at, "nobody sweeps")
         yield found
 
 
@@ -76,7 +76,7 @@ def test_two_laptops_share_a_session(team, project):
     with running(team.folder, watching, env=ana) as watcher:
         for number in range(5):
             printed(project, "--session", session, "message", "add", "--role", "user", str(number), env=bo)
-        wait_until(lambda: len(watcher.lines()) >= 6, "the other one sees nothing", 20.0)
+        wait_until(lambda: len(watcher.lines()) >= 6, "the other one sees nothing")
         events = [json.loads(line) for line in watcher.lines()]
     assert [event["data"].get("content") for event in events[1:6]] == ["0", "1", "2", "3", "4"]
     assert {event["data"]["user"] for event in events[1:6]} == {"bo"}
@@ -104,9 +104,14 @@ def test_the_scheduler_brings_a_session_to_disk(team, project):
         found = contents(team.folder / "archive").items()
         return any(path.match(f"{session}/messages.jsonl") and b"a message to keep" in text for path, text in found)
 
-    wait_until(archived, "the session did not get to disk", 30.0)
-    said = [program.complained.read_text() for program in team.programs["scheduler"]]
-    assert sum("scheduler_active" in text for text in said) == 1
+    wait_until(archived, "the session did not get to disk")
+
+    def active():
+        said = [program.complained.read_text() for program in team.programs["scheduler"]]
+        return [text for text in said if text.rfind("scheduler_active") > text.rfind("scheduler_inactive")]
+
+    # Another test kills the server they share: then they may have changed places.
+    wait_until(lambda: len(active()) == 1, "not exactly one scheduler is active")
 
 
 def test_a_colleague_pulls_what_the_team_archived(team, project, tmp_path):
@@ -117,10 +122,11 @@ def test_a_colleague_pulls_what_the_team_archived(team, project, tmp_path):
     printed(project, "session", "end", session, env=ana)
 
     def is_on_the_teams_disk():
-        found = [path for path in (team.folder / "archive").rglob("session.json") if path.parent.name == session]
-        return [json.loads(path.read_bytes())["state"] for path in found] == ["finalizada"]
+        found = contents(team.folder / "archive").items()
+        records = [text for path, text in found if path.match(f"{session}/session.json")]
+        return [json.loads(text)["state"] for text in records] == ["finalizada"]
 
-    wait_until(is_on_the_teams_disk, "no worker archives it on the team's disk", 20.0)
+    wait_until(is_on_the_teams_disk, "no worker archives it on the team's disk")
     admin = redis.Redis(port=team.port, username="admin", password=PASSWORDS["REDIS_ADMIN_PASSWORD"])
     admin.delete(*admin.keys(f"*{{{session}}}*"))
     assert refused(tmp_path, "session", "status", session, env=bo)[0] == 3
@@ -156,12 +162,12 @@ def test_no_password_shows(team, project):
         running(team.folder, [*words, "watch", "--json", "--from", "start"], env=ana) as watcher,
         running(team.folder, [*words, "run", "tell"], env=ana | {"MAESTRO_LOG_LEVEL": "debug"}) as ran,
     ):
-        wait_until(lambda: "told everything" in watcher.said.read_text(), "the tool does not run", 30.0)
+        wait_until(lambda: "told everything" in watcher.said.read_text(), "the tool does not run")
         seen = arguments()
         (project / "gate").write_text("")
         # Control: the arguments are those of our processes, and the tool's are among them.
         assert all(word in seen for word in (b"--count", b"scheduler", b"telltale.py", session.encode()))
-        assert ran.process.wait(30) == 0, ran.complained.read_text()
+        assert ran.process.wait(60) == 0, ran.complained.read_text()
     assert not [secret for secret in secrets if secret in seen]
     for folder in (team.folder, project):
         found = contents(folder)
@@ -194,6 +200,6 @@ def test_killing_the_server_loses_nothing(team, project):
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
     again = team.start("redis")
-    wait_until(lambda: "Ready to accept connections" in again.said.read_text(), "the server does not come back", 20.0)
+    wait_until(lambda: "Ready to accept connections" in again.said.read_text(), "the server does not come back")
     found = printed(project, "--session", session, "messages", env=ana)["messages"]
     assert [message["content"] for message in found] == [str(number) for number in range(10)]

@@ -8,15 +8,14 @@ import redis
 from maestro_state import Maestro
 from maestro_state.connection import ReplyError
 from tests.key_leaks import check_keys
-from tests.servers import cluster
 from tests.work_samples import crumb, post
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
 
-def test_a_tree_spread_over_a_cluster(project, tmp_path):
+def test_a_tree_spread_over_a_cluster(project, nodes):
     """Start, add, consume, count and end work across slots; each work session's own keys are in one."""
-    with cluster(tmp_path) as nodes, Maestro(project, redis_url=nodes.url) as maestro:
+    with Maestro(project, redis_url=nodes.url) as maestro:
         top = maestro.work.start("track").session_id
         ids = [maestro.work.start("task", parent=top).session_id for _ in range(9)]
         for number, work_id in enumerate((top, *ids)):

@@ -125,7 +125,7 @@ def test_keys_of_another_type_do_not_end_a_worker(shop: Workshop, raw: redis.Red
     maestro = shop.open()
     maestro.sessions.start("safe", tool="cat")
     run = maestro.runs.start("still here")
-    wait_until(lambda: maestro.runs.read(run.id).status == "success", "the run was carried out", 20)
+    wait_until(lambda: maestro.runs.read(run.id).status == "success", "the run was carried out")
 
     assert maestro.runs.output(run.id) == b"still here"
     assert raw.llen("rq:queue:maestro") == 0

@@ -15,6 +15,8 @@ from tests.programs import running
 from tests.waiting import wait_until
 from tests.work_samples import STAMP, age, foreign, post
 
+pytestmark = pytest.mark.usefixtures("served")
+
 RECORD = ["session_id", "session_type", "parent_session_id", "status", "created", "modified", "related_entity",
           "breadcrumbs_dir", "metadata"]  # fmt: skip
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -140,12 +142,12 @@ def test_work_follows_until_it_is_interrupted(project: Path, tmp_path: Path):
     cookie = start(project)
     with running(tmp_path, [MAESTRO, "--project", str(project), "work", cookie, "--json"]) as program:
         printed(project, "wsession", "breadcrumb", "add", "--cookie", cookie, *FLAGS)
-        wait_until(lambda: len(program.lines()) == 1, "the breadcrumb is shown", 20)
+        wait_until(lambda: len(program.lines()) == 1, "the breadcrumb is shown")
         post(project, (cookie,), "20270101_000000_000000", {"prompt": "from a file"})
-        wait_until(lambda: len(program.lines()) == 2, "the one from the file is shown", 20)
+        wait_until(lambda: len(program.lines()) == 2, "the one from the file is shown")
         assert json.loads(program.lines()[1])["summary"] == "from a file"
         os.kill(program.process.pid, signal.SIGINT)
-        assert program.process.wait(20) == 130
+        assert program.process.wait(60) == 130
         assert program.complained.read_text().strip() == ""
     assert printed(project, "wsession", "stats", cookie)["breadcrumbs"] == 2
 

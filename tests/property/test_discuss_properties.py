@@ -164,7 +164,7 @@ def test_any_list_is_applied_whole_or_not_at_all_and_once(rows: list[tuple[str, 
     assert not any(effect.changed for effect in again)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(EVENTS.filter(bool), st.data())
 def test_a_torn_file_is_written_on_without_damage(tmp_path_factory, events: list[TranscriptEvent], data: st.DataObject):
     """After any cut, whoever appends next leaves a transcript without damage that has every whole event."""
@@ -185,7 +185,7 @@ def test_a_torn_file_is_written_on_without_damage(tmp_path_factory, events: list
     assert found.events[-1].payload == {"message": "next"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(OPERATIONS)
 def test_plan_files_hold_what_was_applied(tmp_path_factory, rows: list[tuple[str, dict[str, object]]]):
     """What is written is what is read, and writing it again writes nothing."""

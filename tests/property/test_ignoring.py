@@ -30,7 +30,7 @@ TREE = st.lists(st.lists(NAMES, min_size=1, max_size=4).map("/".join), min_size=
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is what we are compared with")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TREE, RULES, RULES)
 @example(["build/a", "build/b", "a/build/c"], "build/*\n!build/a", "")
 @example(["a/b/c", "a/c"], "a/**/c", "")

@@ -35,7 +35,7 @@ def _bytes(document: object) -> bytes:
 _contents = st.binary(max_size=60) | _almost.map(_bytes) | st.just(_bytes(crumb("x").document())[:-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(_names, _contents, max_size=8), st.integers(0, 3))
 def test_every_file_is_a_letter_or_set_aside(files: dict[str, bytes], depth: int):
     """Of any files, each breadcrumb is offered once, each other one is set aside with a reason, byte for byte."""
@@ -60,7 +60,7 @@ def test_every_file_is_a_letter_or_set_aside(files: dict[str, bytes], depth: int
         shutil.rmtree(root)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_almost)
 def test_what_is_accepted_can_be_written_and_read_back(document: dict[str, object]):
     """A JSON object is refused with a reason, or is a breadcrumb that comes back from its own file as it was."""

@@ -61,7 +61,7 @@ def model(crumbs: list[Breadcrumb]) -> dict[str, object]:
     }  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(_trees, st.integers(1, 3))
 def test_roll_up_is_what_a_plain_count_gives(tree: list[tuple[int, list[Breadcrumb]]], batch: int):
     """For every work session of any tree, applied in any batches: the server's sums are those of the model."""

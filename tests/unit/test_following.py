@@ -1,0 +1,19 @@
+"""Following a run in a terminal: when it is said that nobody carries it out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from cli.following import _Screen
+
+
+@pytest.mark.parametrize(("address", "due"), [(None, [False, False, True]), ("redis://team", [False, True, True])])
+def test_the_stacks_own_worker_gets_the_time_to_start(address: str | None, due: list[bool]):
+    """On a server of a team a run that nobody takes is told of after seconds; one's own worker may be starting."""
+    app = SimpleNamespace(maestro=SimpleNamespace(settings=SimpleNamespace(redis_url=address)))
+    screen = _Screen(app, SimpleNamespace(id="0001", tool="echo"))
+    assert [screen.is_overdue(seconds) for seconds in (1.0, 10.0, 100.0)] == due
+    screen.take(SimpleNamespace(type="run.claimed"), quiet=True)
+    assert not screen.is_overdue(100.0)
