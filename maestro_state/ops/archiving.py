@@ -48,8 +48,7 @@ def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
         if text(reply[0]) != "OK":
             raise SessionNotFound(session_id)
         _, record, items, runs = reply
-        stored = {text(name): value for name, value in zip(record[::2], record[1::2], strict=True)}
-        run_fields = {text(name): value for name, value in zip(runs[::2], runs[1::2], strict=True)}
+        stored, run_fields = contents.fields_of(record), contents.fields_of(runs)
         return Moment(
             session=session_of(terms, session_id, [stored.get(name) for name in RECORD], now_ms),
             last_id=text(stored["last_id"]),
@@ -57,8 +56,8 @@ def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
             project=text(stored["project"]) if "project" in stored else None,
             fields=_fields(stored),
             items=contents.read_items(terms, session_id).read(items),
-            runs=contents.read_runs(terms, session_id).read(runs),
-            relevant=contents.read_relevant(terms, session_id).read(runs),
+            runs=contents.runs_in(run_fields),
+            relevant=contents.relevant_in(run_fields),
             sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
             first={name[:-6]: text(value) for name, value in run_fields.items() if name.endswith(":first")},
         )

@@ -23,7 +23,6 @@ Nothing is decoded and encoded again inside Lua: cjson would turn an empty list 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -34,12 +33,14 @@ from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Query
 
 _item = msgspec.json.Decoder(ContextItem).decode
+_run = msgspec.json.Decoder(Run).decode
 _relevant = msgspec.json.Decoder(RelevantOutput).decode
 _sent = msgspec.json.Decoder(list[SentItem]).decode
 _RUN_ID = re.compile(r"[0-9]{4,}", re.ASCII)
 
 
-def _fields(reply: list[bytes]) -> dict[str, bytes]:
+def fields_of(reply: list[bytes]) -> dict[str, bytes]:
+    """Return a hash that the server answered with."""
     return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
@@ -47,7 +48,7 @@ def read_items(terms: Terms, session_id: str) -> Query:
     """Read every context item, removed ones too, in the order they were added."""
 
     def read(reply: list[bytes]) -> list[ContextItem]:
-        stored = _fields(reply)
+        stored = fields_of(reply)
         items = []
         for name in sorted((name for name in stored if ":" not in name), key=lambda name: int(name[4:])):
             item = _item(stored[name])
@@ -60,35 +61,36 @@ def read_items(terms: Terms, session_id: str) -> Query:
 
 
 def run_of(stored: dict[str, bytes], run_id: str) -> Run:
-    """Put together a run from its fields."""
-    values: dict[str, Any] = msgspec.json.decode(stored[run_id])
+    """Put together a run from its fields: as one text, in which a later field counts, decoded once."""
+    parts = [stored[run_id][:-1]]
     if usage := stored.get(f"{run_id}:usage"):
-        values["usage"] = msgspec.json.decode(usage)  # so far: the run is still going
-    values |= msgspec.json.decode(stored.get(f"{run_id}:end", b"{}"))
+        parts.append(b'"usage":' + usage)  # so far: the run is still going
+    if end := stored.get(f"{run_id}:end", b"{}")[1:-1]:
+        parts.append(end)
     if started := stored.get(f"{run_id}:started_at"):
-        values["started_at"] = iso(int(started))
-    values["status"] = stored[f"{run_id}:status"].decode()
-    return msgspec.convert(values, Run)
+        parts.append(b'"started_at":"%b"' % iso(int(started)).encode())
+    parts.append(b'"status":"%b"}' % stored[f"{run_id}:status"])
+    return _run(b",".join(parts))
+
+
+def runs_in(stored: dict[str, bytes]) -> list[Run]:
+    """Return every run among the fields of all, oldest first."""
+    return [run_of(stored, name) for name in sorted(filter(_RUN_ID.fullmatch, stored), key=int)]
+
+
+def relevant_in(stored: dict[str, bytes]) -> list[RelevantOutput]:
+    """Return the outputs that were promoted, in the order of their runs."""
+    return [_relevant(stored[name]) for name in sorted(name for name in stored if name.endswith(":relevant"))]
 
 
 def read_runs(terms: Terms, session_id: str) -> Query:
     """Read every run, oldest first."""
-
-    def read(reply: list[bytes]) -> list[Run]:
-        stored = _fields(reply)
-        return [run_of(stored, name) for name in sorted(filter(_RUN_ID.fullmatch, stored), key=int)]
-
-    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), read)
+    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), lambda reply: runs_in(fields_of(reply)))
 
 
 def read_relevant(terms: Terms, session_id: str) -> Query:
     """Read the outputs that were promoted, in the order of their runs."""
-
-    def read(reply: list[bytes]) -> list[RelevantOutput]:
-        stored = _fields(reply)
-        return [_relevant(stored[name]) for name in sorted(stored) if name.endswith(":relevant")]
-
-    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), read)
+    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), lambda reply: relevant_in(fields_of(reply)))
 
 
 def read_sent(terms: Terms, session_id: str, run_id: str) -> Query:
