@@ -6,6 +6,7 @@ returned in, and only those that are out of the ordinary are looked at one by on
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ class _Rows(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(_Rows).decode
+_id, _is_active = attrgetter("id"), attrgetter("active")
 
 
 def archived_rows(project: Project, home: Home, active: str | None, live: set[str]) -> list[SessionSummary]:
@@ -55,13 +57,13 @@ def archived_rows(project: Project, home: Home, active: str | None, live: set[st
     """
     indexed = project.read_index(_decode)
     rows = indexed.sessions if indexed else []
-    on_disk, known = home.names(), {row.id for row in rows}
-    if known & live:
+    on_disk, known = home.names(), set(map(_id, rows))
+    if live and not known.isdisjoint(live):
         rows = [row for row in rows if row.id not in live]
-    marked = {row.id for row in rows if row.active} ^ ({active} & known if active else set())
+    marked = set(map(_id, filter(_is_active, rows))) ^ ({active} & known if active else set())
     if odd := (known - on_disk) | marked:
         rows = [_corrected(row, active, on_disk) if row.id in odd else row for row in rows]
-    strangers = sorted(name for name in on_disk - known - live if is_session_id(name))
+    strangers = sorted(filter(is_session_id, on_disk - known - live))
     return [*rows, *(_stranger(home, session_id, active) for session_id in strangers)]
 
 
