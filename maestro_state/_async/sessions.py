@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -208,8 +209,8 @@ class AsyncSessions:
         from maestro_state.archive.listing import archived_rows
 
         look = self._look()
-        live = await self._present(await self._server.fetch(index_ops.list_sessions(self._server.terms, look)), look)
-        archived = archived_rows(self._project, self._places.own, look.active, {row.id for row in live})
+        live = await self._present(await self._server.fetch(index_ops.list_sessions(self._server.terms, look)))
+        archived = archived_rows(self._project, self._places.own, look.active, set(map(attrgetter("id"), live)))
         if not everything:
             since = iso(look.now_ms - ARCHIVED_SHOWN_MS)
             archived = [row for row in archived if row.updated_at >= since]
@@ -234,9 +235,9 @@ class AsyncSessions:
     def _look(self) -> index_ops.Look:
         return index_ops.Look(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
 
-    async def _present(self, rows: Live, look: index_ops.Look) -> Live:
+    async def _present(self, listed: index_ops.Listed) -> Live:
         """Leave out what the index still has but the server has let go; only what may be gone is asked for."""
-        doubtful = index_ops.doubtful(rows, look.now_ms)
+        rows, doubtful = listed
         keys, connection = self._server.terms.keys.records(row.id for row in doubtful), self._server.connection
         if connection.is_one_server and (not keys or await connection.call("EXISTS", *keys) == len(keys)):
             return rows

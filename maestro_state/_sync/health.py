@@ -45,7 +45,8 @@ class Health:
 
         terms = self._server.terms
         look = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, None)
-        rows = [IndexRow.of(row) for row in self._server.fetch(index_ops.list_sessions(terms, look))]
+        listed: index_ops.Listed = self._server.fetch(index_ops.list_sessions(terms, look))
+        rows = [IndexRow.of(row) for row in listed.rows]
         live = {row.id for row in rows}
         rows += [row for row in index_rows(self._project) if row.id not in live]
         self._project.index_rebuild(rows)

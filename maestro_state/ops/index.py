@@ -163,15 +163,26 @@ def _joined(values: list[bytes | None]) -> bytes:
     return b"\n".join(filter(None, values))
 
 
-def _rows(values: list[bytes | None], look: Look) -> list[LiveSummary]:
+class Listed(NamedTuple):
+    """Rows as the index has them, and those among them that the server may have let go."""
+
+    rows: list[LiveSummary]
+    doubtful: list[LiveSummary]  #: their time is over, or all of them is on disk
+
+
+def _listed(values: list[bytes | None], look: Look) -> Listed:
     joined = _joined(values)
     try:
         rows = _decode_rows(joined)
     except msgspec.ValidationError:
         rows = [*_decode_odd(joined)]
+    # Both in one pass: rows just decoded are in no cache, so each look at all of them costs as much as decoding them.
+    doubtful, now_ms = [], look.now_ms
     for row in rows:
         _set(row, "look", look)
-    return rows
+        if row.archived_id == row.last_id or row.last_activity_ms + row.ttl_ms <= now_ms:
+            doubtful.append(row)
+    return Listed(rows, doubtful)
 
 
 def all_sessions(terms: Terms) -> Query:
@@ -181,7 +192,7 @@ def all_sessions(terms: Terms) -> Query:
 
 def list_sessions(terms: Terms, look: Look) -> Query:
     """Read every summary as a row of a list, in no order; costs what `all_sessions` does."""
-    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _rows(reply, look))
+    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _listed(reply, look))
 
 
 def running_sessions(terms: Terms) -> Query:
@@ -197,12 +208,7 @@ def count_sessions(terms: Terms) -> Query:
 
 def newest_sessions(terms: Terms, count: int, look: Look) -> Call:
     """Read the rows of the sessions last active, newest first, in one round trip."""
-    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _rows(reply[1], look))
-
-
-def doubtful(rows: list[LiveSummary], now_ms: int) -> list[LiveSummary]:
-    """Return those that the server may have let go: their time is over, or all of them is on disk."""
-    return [row for row in rows if row.archived_id == row.last_id or row.last_activity_ms + row.ttl_ms <= now_ms]
+    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _listed(reply[1], look).rows)
 
 
 def by_activity(live: list[LiveSummary], archived: list[SessionSummary]) -> list[SessionSummary]:

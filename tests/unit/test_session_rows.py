@@ -9,7 +9,7 @@ from maestro_state.archive.listing import ArchivedSummary
 from maestro_state.clock import iso
 from maestro_state.keys import Keyspace
 from maestro_state.models import SUMMARY_FIELDS
-from maestro_state.ops.index import IndexEntry, LiveSummary, Look, by_activity, list_sessions
+from maestro_state.ops.index import IndexEntry, Listed, LiveSummary, Look, by_activity, list_sessions
 from maestro_state.ops.terms import Terms
 
 NOW, HOUR = 1_794_813_646_734, 3_600_000
@@ -20,10 +20,8 @@ TERMS = Terms(Keyspace("maestro"), "ada", 10 * HOUR, HOUR, HOUR, 1_000_000)
 
 def rows_of(*entries: IndexEntry, active: str | None = None) -> list[LiveSummary]:
     """Return rows as they are read from a reply of the server."""
-    rows: list[LiveSummary] = list_sessions(TERMS, Look(NOW, HOUR, active)).read(
-        [msgspec.json.encode(e) for e in entries]
-    )
-    return rows
+    listed: Listed = list_sessions(TERMS, Look(NOW, HOUR, active)).read([msgspec.json.encode(e) for e in entries])
+    return listed.rows
 
 
 def entry(name: str, *, quiet_ms: int = 0, state: str = "iniciada", frozen: bool = False) -> IndexEntry:
