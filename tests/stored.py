@@ -125,6 +125,8 @@ class Filler:
             entry_id = self._emit("outputs", {"run": run_id, "data": output[start : start + size]})
             self.raw.hsetnx(self._key("runs"), f"{run_id}:first", entry_id)
             self.raw.hset(self._key("runs"), f"{run_id}:last", entry_id)
+        if output:
+            self.raw.hincrby(self._key("runs"), f"{run_id}:size", len(output))
 
     def finish(self, run_id: str, output: bytes | None, status: str = "success") -> None:
         """End a run."""

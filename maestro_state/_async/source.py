@@ -163,8 +163,10 @@ class AsyncLive:
                 if printed_by == run_id:
                     yield data
 
-    async def output_pages(self, start: str, end: str) -> AsyncIterator[list[tuple[str, str, bytes]]]:
-        """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes."""
+    async def output_pages(
+        self, start: str, end: str, left: int | None = None
+    ) -> AsyncIterator[list[tuple[str, str, bytes]]]:
+        """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes; at most `left` bytes."""
         count = archiving.OUTPUT_PAGE
         while True:
             page = await self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end, count))
@@ -172,7 +174,9 @@ class AsyncLive:
             if len(page) < count:
                 return
             start = f"({page[-1][0]}"
-            count = archiving.next_output_page(count, sum(len(data) for _, _, data in page))
+            size = sum(len(data) for _, _, data in page)
+            left = left if left is None else left - size
+            count = archiving.next_output_page(count, size, left)
 
     async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
         """Return the messages after one, or the last ones, or all."""

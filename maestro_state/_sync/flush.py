@@ -204,7 +204,7 @@ def _write_streams(generation: Generation, live: Live, start: str, moment: Momen
     for events in live.event_pages(start, end):
         generation.append(layout.EVENTS, layout.json_lines([one.document() for one in events]))
     printed: dict[str, str] = {}
-    for pieces in live.output_pages(start, end):
+    for pieces in live.output_pages(start, end, moment.printed):
         chunks: list[dict[str, object]] = []
         for entry_id, run_id, data in pieces:
             path, anew = printed.get(run_id), False

@@ -164,8 +164,10 @@ class Live:
                 if printed_by == run_id:
                     yield data
 
-    def output_pages(self, start: str, end: str) -> Iterator[list[tuple[str, str, bytes]]]:
-        """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes."""
+    def output_pages(
+        self, start: str, end: str, left: int | None = None
+    ) -> Iterator[list[tuple[str, str, bytes]]]:
+        """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes; at most `left` bytes."""
         count = archiving.OUTPUT_PAGE
         while True:
             page = self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end, count))
@@ -173,7 +175,9 @@ class Live:
             if len(page) < count:
                 return
             start = f"({page[-1][0]}"
-            count = archiving.next_output_page(count, sum(len(data) for _, _, data in page))
+            size = sum(len(data) for _, _, data in page)
+            left = left if left is None else left - size
+            count = archiving.next_output_page(count, size, left)
 
     def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
         """Return the messages after one, or the last ones, or all."""

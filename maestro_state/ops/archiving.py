@@ -19,11 +19,12 @@ from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState
 
 #: Entries read from a stream at a time. Of outputs few at first, since each may be large; as many then as make up about
-#: so many bytes.
+#: so many bytes. Large ones may follow any number of small ones: only where all that is left would do are more read.
 PAGE = 1000
 OUTPUT_PAGE = 2
 OUTPUT_PAGE_MAX = 64
 OUTPUT_PAGE_BYTES = 1 << 20
+OUTPUT_LEFT_BYTES, OUTPUT_LEFT_PAGE = 32 << 20, 512
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class Moment(msgspec.Struct, frozen=True):
     relevant: list[RelevantOutput]
     sent: dict[str, bytes]  #: run → what it was given, as JSON
     first: dict[str, str]  #: run → id of the first piece it printed, where an earlier try may have printed too
+    printed: int | None  #: bytes that all runs have printed; None when that is not known of each
 
 
 def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
@@ -60,9 +62,15 @@ def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
             relevant=contents.relevant_in(run_fields),
             sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
             first={name[:-6]: text(value) for name, value in run_fields.items() if name.endswith(":first")},
+            printed=_printed(run_fields),
         )
 
     return Call(load("read_contents"), terms.keys.session(session_id), (), read)
+
+
+def _printed(run_fields: dict[str, bytes]) -> int | None:
+    sizes = [int(value) for name, value in run_fields.items() if name.endswith(":size")]
+    return sum(sizes) if len(sizes) == sum(name.endswith(":first") for name in run_fields) else None
 
 
 def _fields(stored: dict[str, bytes]) -> dict[str, Any]:
@@ -93,10 +101,11 @@ def read_events(terms: Terms, session_id: str, start: str, end: str) -> Query:
                   lambda reply: [event_of("events", entry) for entry in reply])  # fmt: skip
 
 
-def next_output_page(count: int, size: int) -> int:
-    """Return how many pieces to read after a page of so many, which had so many bytes."""
+def next_output_page(count: int, size: int, left: int | None = None) -> int:
+    """Return how many pieces to read after a page of so many, which had so many bytes; `left` is known to follow."""
+    most = OUTPUT_LEFT_PAGE if left is not None and left <= OUTPUT_LEFT_BYTES else OUTPUT_PAGE_MAX
     if size * 2 <= OUTPUT_PAGE_BYTES:
-        return min(count * 2, OUTPUT_PAGE_MAX)
+        return min(count * 2, most)
     return max(count // 2, OUTPUT_PAGE) if size > OUTPUT_PAGE_BYTES * 2 else count
 
 
