@@ -19,32 +19,30 @@ class Growing:
         self.path = path
         self._lanes = lanes
         self._hash = hashlib.sha256()
-        self._is_made = False
+        self._size = 0
+        #: Bytes that were handed on to be written; None before the first.
+        self._written: int | None = None
         self._waiting: list[bytes] = []
-        #: Bytes that are gathered here.
-        self.waiting_bytes = 0
-        self.size = 0
+        self._waiting_bytes = 0
 
     def write(self, content: bytes) -> None:
         """Add to its end."""
+        self._hash.update(content)
+        self._size += len(content)
         self._waiting.append(content)
-        self.waiting_bytes += len(content)
-        if self.waiting_bytes >= _BUFFER_BYTES:
+        self._waiting_bytes += len(content)
+        if self._waiting_bytes >= _BUFFER_BYTES:
             self.rest()
 
     def rest(self) -> None:
         """Have what waits written."""
-        if not self._waiting and self._is_made:
+        if not self._waiting and self._written is not None:
             return
         content = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
-        self._waiting = []
-        self.waiting_bytes = 0
-        self._lanes.write(self.path, content, at=self.size if self._is_made else None)
-        self._is_made = True
-        self._hash.update(content)
-        self.size += len(content)
+        self._waiting, self._waiting_bytes = [], 0
+        self._lanes.write(self.path, content, at=self._written)
+        self._written = self._size
 
     def entry(self) -> layout.FileEntry:
-        """Have what waits written, and say what the file is so far."""
-        self.rest()
-        return layout.FileEntry(self._hash.hexdigest(), self.size)
+        """Say what the file is so far, what waits included."""
+        return layout.FileEntry(self._hash.hexdigest(), self._size)

@@ -161,6 +161,7 @@ class Generation:
     def settle(self, wanted: dict[str, layout.FileEntry]) -> None:
         """Raise FileCorrupt unless every file that grew here is what it should be."""
         for path, growing in self._growing.items():
+            growing.rest()
             if growing.entry() != wanted.get(path):
                 raise FileCorrupt(f"{path} of {self.session_id} is not what was announced: its digest does not fit")
 
@@ -222,6 +223,7 @@ class Generation:
         """
         tree = self._tree
         for path, growing in self._growing.items():
+            growing.rest()
             self._note(path, growing.entry())
         for path in [path for path in self._have if path not in self._files]:
             self._clear(path)
