@@ -80,6 +80,11 @@ def supervisors(root: Path) -> list[int]:
     return [pid for pid in processes_in(root) if b"workers.stack" in _arguments(pid)]
 
 
+def open_files(pid: int) -> set[str]:
+    """Return what a process has open; what it closes while one looks is not among it."""
+    return {_reads(pid, f"fd/{descriptor}") for descriptor in os.listdir(f"/proc/{pid}/fd")} - {""}
+
+
 def call(root: Path, *words: str) -> str:
     """Send one command to the project's server."""
     with Wire(socket_address(root)) as wire:

@@ -116,7 +116,11 @@ def _kill_holders(pipe: str) -> None:
 
 def _holds(pid: int, pipe: str) -> bool:
     folder = f"/proc/{pid}/fd"
-    return any(os.readlink(f"{folder}/{descriptor}") == pipe for descriptor in os.listdir(folder))
+    for descriptor in os.listdir(folder):
+        with suppress(FileNotFoundError):  # closed meanwhile: others are still to be looked at
+            if os.readlink(f"{folder}/{descriptor}") == pipe:
+                return True
+    return False
 
 
 def bound_to_parent() -> Callable[[], None] | None:

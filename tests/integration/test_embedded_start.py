@@ -15,7 +15,16 @@ from maestro_state import embedded
 from maestro_state.embedded import locks, server
 from maestro_state.embedded.binary import find_binary
 from maestro_state.embedded.paths import data_path
-from tests.embedded_project import call, end, is_alive, run_python, servers, temporary_project, write_program
+from tests.embedded_project import (
+    call,
+    end,
+    is_alive,
+    open_files,
+    run_python,
+    servers,
+    temporary_project,
+    write_program,
+)
 from tests.waiting import wait_until
 
 ENSURE_WHEN_TOLD = """
@@ -150,7 +159,7 @@ def test_only_this_user_can_reach_it(project):
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     assert {entry.stat().st_mode & 0o077 for entry in data.rglob("*")} == {0}
     pid = embedded.status(project).pid
-    held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    held = open_files(pid)
     assert any(name.startswith("socket:") for name in held)
     for table in ("tcp", "tcp6"):
         rows = Path("/proc/net", table).read_text().splitlines()[1:]
@@ -163,8 +172,8 @@ def test_the_server_holds_nothing_of_its_starter(project):
     code = leak + ENSURE_WHEN_TOLD
     starter = run_python(code, str(project), env={**os.environ, "SOME_TOKEN": "secret"})
     out, _ = starter.communicate(b"\n", timeout=60)
-    pid = out.split()[-1].decode()
-    held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    pid = int(out.split()[-1])
+    held = open_files(pid)
     assert f"{data_path(project)}/server.lock" in held
     assert "/etc/hostname" not in held
     assert b"SOME_TOKEN" not in Path(f"/proc/{pid}/environ").read_bytes()
