@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import stat
@@ -106,8 +107,9 @@ def test_no_file_stays_open_after_a_refusal(tmp_path):
     """Folder handles are closed on every way out."""
     (tmp_path / ".maestro").mkdir()
     (tmp_path / ".maestro" / "server").touch()
+    gc.collect()  # what earlier tests left is not counted
     before = len(os.listdir("/dev/fd"))
     for _ in range(3):
         with pytest.raises(ServerUnavailable, match="is a file"), paths.open_data_folder(tmp_path):
             pass
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before
