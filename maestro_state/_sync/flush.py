@@ -20,11 +20,11 @@ from maestro_state.archive.places import Places
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause
-from maestro_state.contents import last_output
+from maestro_state.contents import ContextItem, Run, last_output
 from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, SessionNotFound
 from maestro_state.models import id_order
 from maestro_state.ops import archiving
-from maestro_state.ops.archiving import Moment
+from maestro_state.ops.archiving import Before, Moment
 from maestro_state.ops.index import entry_of, index_session, read_summary
 from maestro_state.project import IndexRow
 from maestro_state.states import FROZEN
@@ -33,12 +33,8 @@ from maestro_state.states import FROZEN
 _TRIES = 3000
 _PAUSE_S = 0.02
 
-#: Contents fetched at a time, in number and in bytes.
-_AHEAD = 32
-_AHEAD_BYTES = 8 << 20
-
-
 T = TypeVar("T")
+Part = TypeVar("Part", ContextItem, Run)
 
 
 class Flushed(msgspec.Struct, frozen=True):
@@ -109,8 +105,8 @@ class Flush:
     def _write(self, live: Live, home: Home, *, fresh: bool) -> tuple[Moment, bool]:
         with replacing(home, live.id, fresh=fresh) as generation:
             # Read under the lock: of two flushes at once the second one sees what the first one wrote.
-            moment = live.moment()
-            old = generation.old
+            old, before = generation.old, _before(generation)
+            moment = live.moment(before)
             if old and old.last_id == moment.last_id:
                 return moment, False
             if old and old.last_id and id_order(old.last_id) > id_order(moment.last_id):
@@ -120,7 +116,7 @@ class Flush:
                 )
             if old and not old.last_id:
                 raise FileCorrupt(f"the archive of {live.id} does not say how far it goes")
-            _write_contents(generation, live, moment)
+            _write_contents(generation, live, moment, before)
             start = f"({old.last_id}" if old else FIRST
             _write_streams(generation, live, start, moment)
             is_live = moment.session.state not in FROZEN
@@ -128,31 +124,33 @@ class Flush:
             return moment, True
 
 
-def _write_contents(generation: Generation, live: Live, moment: Moment) -> None:
-    """Write everything but the streams; what is as it was is not even written out to compare."""
-    seen: dict[str, str] = {}
+def _before(generation: Generation) -> Before | None:
+    """Return what the archive has; None when there is none to go on from."""
     known = generation.known()
-    items = {item.id: item for item in known.items} if known else {}
-    runs = {run.id: run for run in known.runs} if known else {}
-    blobs = _Blobs(live, _wanted(generation, moment))
-    for item in moment.items:
-        path = layout.item_path(item.id)
-        if not (items.get(item.id) == item and generation.keep(path)):
-            generation.put(path, layout.pretty(item))
-        _write_blob(generation, blobs, layout.blob_path(item.id), item.snapshot.digest, seen)
-    for run in moment.runs:
-        meta, sent = layout.run_path(run.id, "meta.json"), layout.run_path(run.id, "sent_context.json")
-        # What a run is sent is settled when it is started: with the run known, so is that.
-        if not (runs.get(run.id) == run and generation.keep(meta) and generation.keep(sent)):
-            generation.put(meta, layout.pretty(run))
-            generation.put(sent, layout.pretty(msgspec.json.decode(moment.sent.get(run.id, b"[]"))))
-        if run.prompt_digest:
-            _write_blob(generation, blobs, layout.run_path(run.id, "prompt.txt"), run.prompt_digest, seen)
+    if known is None or generation.old is None or not generation.old.last_id:
+        return None
+    return Before(generation.old.last_id, known.items, known.runs, known.relevant)
+
+
+def _write_contents(generation: Generation, live: Live, moment: Moment, before: Before | None) -> None:
+    """Write everything but the streams; what is as it was is not even looked at."""
+    generation.keep_all()
+    items = _changed(moment.items, before.items if before else [])
+    runs = _changed(moment.runs, before.runs if before else [])
+    for item in items:
+        generation.put(layout.item_path(item.id), layout.pretty(item))
+    for run in runs:
+        generation.put(layout.run_path(run.id, "meta.json"), layout.pretty(run))
+        sent = layout.pretty(msgspec.json.decode(moment.sent.get(run.id, b"[]")))
+        generation.put_lasting(layout.run_path(run.id, "sent_context.json"), sent, layout.sha256(sent))
+    _write_blobs(generation, live, items, runs)
     newest = last_output(moment.runs)
     active = {"items": [item.id for item in moment.items if item.state == "active"]}
     generation.put(layout.ACTIVE, layout.pretty(active | ({"last_output_ref": newest["run_id"]} if newest else {})))
     if newest:
         generation.put(layout.LAST_OUTPUT, layout.pretty(newest))
+    else:
+        generation.leave_out(layout.LAST_OUTPUT)
     generation.put(layout.RELEVANT, layout.pretty({"items": moment.relevant}))
     record = layout.Record(fields=moment.fields, items=moment.items, runs=moment.runs, relevant=moment.relevant)
     generation.put(layout.RECORD, layout.encode_record(record))
@@ -161,72 +159,64 @@ def _write_contents(generation: Generation, live: Live, moment: Moment) -> None:
     generation.put(layout.SESSION, layout.pretty(document))
 
 
-def _wanted(generation: Generation, moment: Moment) -> list[str]:
-    """Return the digests that are not on disk yet, in the order they are asked for."""
-    pairs = [(layout.blob_path(item.id), item.snapshot.digest) for item in moment.items]
-    pairs += [(layout.run_path(run.id, "prompt.txt"), run.prompt_digest) for run in moment.runs if run.prompt_digest]
-    return list(dict.fromkeys(digest for path, digest in pairs if not generation.has(path, digest)))
+def _changed(found: list[Part], known: list[Part]) -> list[Part]:
+    """Return what is not as the archive has it; what a run was sent is settled when it starts, so the run tells."""
+    before = {one.id: one for one in known}
+    return [one for one in found if before.get(one.id) != one]
 
 
-class _Blobs:
-    """Contents fetched several at a time, as many as fit into a few megabytes."""
-
-    def __init__(self, live: Live, wanted: list[str]) -> None:
-        self.session_id = live.id
-        self._live = live
-        self._wanted = wanted
-        self._ahead: dict[str, bytes] = {}
-
-    def get(self, digest: str) -> bytes:
-        if digest not in self._ahead and digest in self._wanted:
-            at = self._wanted.index(digest)
-            self._ahead = self._live.blobs(self._wanted[at : at + _AHEAD], _AHEAD_BYTES)
-        return self._ahead.pop(digest, None) or self._live.blob(digest)
-
-
-def _write_blob(generation: Generation, blobs: _Blobs, path: str, digest: str, seen: dict[str, str]) -> None:
-    if not (generation.has(path, digest) and generation.keep(path)):
-        if digest in seen:
-            generation.same(path, seen[digest])
-        else:
-            content = blobs.get(digest)
-            if layout.sha256(content) != digest:
-                raise ArchiveFailed(f"the server's content of {path} in {blobs.session_id} does not fit its digest")
-            generation.put(path, content, digest)
-    seen.setdefault(digest, path)
+def _write_blobs(generation: Generation, live: Live, items: list[ContextItem], runs: list[Run]) -> None:
+    """Write what items and prompts contain; what the archive has under any name is not even fetched."""
+    wanted = [(layout.blob_path(item.id), item.snapshot.digest) for item in items]
+    wanted += [(layout.run_path(run.id, "prompt.txt"), run.prompt_digest) for run in runs if run.prompt_digest]
+    missing: dict[str, list[str]] = {}
+    for path, digest in wanted:
+        if not generation.share(path, digest):
+            missing.setdefault(digest, []).append(path)
+    for digest, content in live.blobs(list(missing)):
+        if layout.sha256(content) != digest:
+            raise ArchiveFailed(f"the server's content of {missing[digest][0]} in {live.id} does not fit its digest")
+        for path in missing[digest]:
+            generation.put_lasting(path, content, digest)
 
 
 def _write_streams(generation: Generation, live: Live, start: str, moment: Moment) -> None:
-    """Append what the streams have got since; take the rest over as it is."""
+    """Append what the streams have got since."""
     end = moment.last_id
     for messages in live.message_pages(start, end):
         generation.append(layout.MESSAGES, layout.json_lines([one.document() for one in messages]))
     for events in live.event_pages(start, end):
         generation.append(layout.EVENTS, layout.json_lines([one.document() for one in events]))
-    printed: dict[str, str] = {}
+    begun: dict[str, bool] = {}
     for pieces in live.output_pages(start, end, moment.printed):
-        chunks: list[dict[str, object]] = []
-        for entry_id, run_id, data in pieces:
-            path, anew = printed.get(run_id), False
-            if path is None:
-                first = moment.first.get(run_id)
-                if first and id_order(entry_id) < id_order(first):
-                    continue  # printed by a try that was given up
-                path = printed[run_id] = layout.run_path(run_id, "output.txt")
-                anew = entry_id == first
-            generation.append(path, data, anew=anew)
-            chunk = {"id": entry_id, "run": run_id, "size": len(data)}
-            chunks.append(chunk | {"anew": True} if anew else chunk)
-        if chunks:
-            generation.append(layout.CHUNKS, layout.json_lines(chunks))
-    # Of a run that has printed nothing since it was put back, the archive has only what the given-up try printed.
-    for path in (layout.MESSAGES, layout.EVENTS, layout.CHUNKS, *_outputs(moment)):
-        if not generation.is_written(path) and generation.has(path) and not generation.keep(path):
-            raise FileCorrupt(f"{path} of {live.id} is not what it was")
+        _write_printed(generation, moment, begun, pieces)
+    for run_id, first in moment.first.items():
+        # It was put back and has printed nothing since: the archive has only what the given-up try printed.
+        if first is None:
+            generation.leave_out(layout.run_path(run_id, "output.txt"))
 
 
-def _outputs(moment: Moment) -> list[str]:
-    return [layout.run_path(run.id, "output.txt") for run in moment.runs if run.id in moment.first]
+def _write_printed(
+    generation: Generation, moment: Moment, begun: dict[str, bool], pieces: list[tuple[str, str, bytes]]
+) -> None:
+    """Append one page of what runs printed; `begun` tells of the runs seen so far whether theirs is written anew."""
+    found: dict[str, list[bytes]] = {}
+    chunks: list[dict[str, object]] = []
+    for entry_id, run_id, data in pieces:
+        chunk: dict[str, object] = {"id": entry_id, "run": run_id, "size": len(data)}
+        if run_id not in begun:
+            first = moment.first.get(run_id)
+            if first and id_order(entry_id) < id_order(first):
+                continue  # printed by a try that was given up
+            begun[run_id] = entry_id == first
+            if begun[run_id]:
+                chunk["anew"] = True
+        found.setdefault(run_id, []).append(data)
+        chunks.append(chunk)
+    for run_id, parts in found.items():
+        generation.append(layout.run_path(run_id, "output.txt"), b"".join(parts), anew=begun[run_id])
+    if chunks:
+        generation.append(layout.CHUNKS, layout.json_lines(chunks))
 
 
 def patiently(action: Callable[[], T]) -> T:

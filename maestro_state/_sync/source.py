@@ -17,6 +17,7 @@ from maestro_state.ops import events as event_ops
 from maestro_state.ops import messages as message_ops
 from maestro_state.ops import runs as run_ops
 from maestro_state.ops import sessions as session_ops
+from maestro_state.states import FROZEN
 
 Contents = tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]
 
@@ -86,10 +87,19 @@ class Live:
         self._server = server
         self.id = session_id
 
-    def moment(self) -> archiving.Moment:
-        """Return the record and the contents as they are at one moment."""
-        call = archiving.read_contents(self._server.terms, self.id, self._server.now_ms())
-        found: archiving.Moment = self._server.run(call)
+    def moment(self, before: archiving.Before | None = None) -> archiving.Moment:
+        """Return the record and the contents as they are at one moment, read as what has changed if that is little.
+
+        What will not change any more is read whole once: so the last archive depends on nothing but the server.
+        """
+        terms, now = self._server.terms, self._server.now_ms()
+        if before is not None:
+            changed: archiving.Moment | None = self._server.run(
+                archiving.read_changes(terms, self.id, now, before)
+            )
+            if changed is not None and changed.session.state not in FROZEN:
+                return changed
+        found: archiving.Moment = self._server.run(archiving.read_contents(terms, self.id, now))
         return found
 
     def record(self) -> Session:
@@ -136,19 +146,16 @@ class Live:
         found: bytes = self._server.fetch(contents.read_blob(self._server.terms, self.id, digest))
         return found
 
-    def blobs(self, digests: list[str], limit: int) -> dict[str, bytes]:
-        """Return the contents of the first digests that together stay below a limit; the first one in any case."""
-        key = self._server.terms.keys.of_session(self.id, "blobs")
-        sizes = self._server.connection.calls([("HSTRLEN", key, digest) for digest in digests])
-        total = 0
-        taken: list[str] = []
-        for digest, size in zip(digests, sizes, strict=True):
-            total += size
-            if taken and total > limit:
-                break
-            taken.append(digest)
-        found = self._server.connection.call("HMGET", key, *taken)
-        return {digest: content for digest, content in zip(taken, found, strict=True) if content is not None}
+    def blobs(self, digests: list[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield contents by their digests, a megabyte at a time: some are used while the next are on their way."""
+        connection, key = self._server.connection, self._server.terms.keys.of_session(self.id, "blobs")
+        sizes = connection.calls([("HSTRLEN", key, digest) for digest in digests])
+        batches = archiving.in_batches(digests, sizes)
+        commands = iter([("HMGET", key, *batch) for batch in batches])
+        waiting = iter(batches)
+        for found in connection.replies(next(commands, None), lambda _: next(commands, None)):
+            for digest, content in zip(next(waiting), found, strict=True):
+                yield digest, contents.read_blob(self._server.terms, self.id, digest).read(content)
 
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
@@ -168,16 +175,9 @@ class Live:
         self, start: str, end: str, left: int | None = None
     ) -> Iterator[list[tuple[str, str, bytes]]]:
         """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes; at most `left` bytes."""
-        count = archiving.OUTPUT_PAGE
-        while True:
-            page = self._server.fetch(archiving.read_outputs(self._server.terms, self.id, start, end, count))
-            yield page
-            if len(page) < count:
-                return
-            start = f"({page[-1][0]}"
-            size = sum(len(data) for _, _, data in page)
-            left = left if left is None else left - size
-            count = archiving.next_output_page(count, size, left)
+        pages = archiving.OutputPages(self._server.terms, self.id, (start, end), left)
+        for reply in self._server.connection.replies(pages.command(), pages.following):
+            yield archiving.read_printed(reply)
 
     def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
         """Return the messages after one, or the last ones, or all."""
@@ -192,12 +192,16 @@ class Live:
         """Yield the messages in a span of ids, page by page."""
         while page := self._server.fetch(archiving.read_messages(self._server.terms, self.id, start, end)):
             yield page
+            if len(page) < archiving.PAGE:
+                return
             start = f"({page[-1].id}"
 
     def event_pages(self, start: str, end: str) -> Iterator[list[Event]]:
         """Yield the stored events in a span of ids, page by page."""
         while page := self._server.fetch(archiving.read_events(self._server.terms, self.id, start, end)):
             yield page
+            if len(page) < archiving.PAGE:
+                return
             start = f"({page[-1].id}"
 
     def field(self, name: str) -> Field:

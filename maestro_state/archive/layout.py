@@ -132,6 +132,11 @@ def run_path(run_id: str, name: str) -> str:
     return f"runs/{run_id}/{name}"
 
 
+def is_lasting(path: str) -> bool:
+    """Tell whether a file never changes once it is written."""
+    return path.startswith("context/blobs/") or path.endswith(("/prompt.txt", "/sent_context.json"))
+
+
 def named_blob(reference: str) -> str:
     """Return the path of the blob an archive refers to; only its name counts, so nothing leads outside."""
     name = reference.replace("\\", "/").rsplit("/", 1)[-1]

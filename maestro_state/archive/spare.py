@@ -8,6 +8,7 @@ which every folder's time of change tells. It is moved away before it is touched
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -26,30 +27,34 @@ STALE_S = 3600.0
 Stamps = dict[str, int]
 
 
-class _Ledger(msgspec.Struct, frozen=True):
+class Ledger(msgspec.Struct, frozen=True):
     """What a spare was left with."""
 
     digest: str  #: of the present generation's manifest
+    differ: set[str]  #: our files that the spare does not have as the present generation has them
     present: Stamps
     spare: Stamps
 
 
-_decode = msgspec.json.Decoder(_Ledger).decode
+_decode = msgspec.json.Decoder(Ledger).decode
 
 
-def stamps_of(tree: Tree, manifest: layout.Manifest) -> Stamps | None:
-    """Return the stamps of every folder of a generation; None when one is missing or none."""
+def stamps_of(tree: Tree, folders: Iterable[str]) -> Stamps | None:
+    """Return the stamps of folders of a generation; None when one is missing or none."""
     inside: dict[str, list[str]] = {}
-    for path in layout.folders_of(manifest.files) - {""}:
+    for path in folders:
         above, _, name = path.rpartition("/")
         inside.setdefault(above, []).append(name)
-    found = {"": tree.root.own_status().st_mtime_ns}
+    found: Stamps = {}
     try:
         for above, names in inside.items():
+            if "" in names:
+                names.remove("")
+                found[""] = tree.root.own_status().st_mtime_ns
             prefix = f"{above}/" if above else ""
             times = tree.folder(above, create=False).times(names)
-            found |= {prefix + name: time for name, time in zip(names, times, strict=True)}
-    except (FileNotFoundError, NotADirectoryError):
+            found |= zip([prefix + name for name in names], times, strict=True)
+    except (FileNotFoundError, NotADirectoryError, MaestroError):
         return None
     return found
 
@@ -71,49 +76,46 @@ class Spares:
             return None
 
     def take(
-        self, session_id: str, present: layout.Manifest, stamps: Stamps | None, target: Folder, name: str
-    ) -> layout.Manifest | None:
-        """Move a session's spare out of the way under a name, to be built on; return its manifest.
+        self, session_id: str, manifest: layout.Manifest, present: Tree, target: Folder, name: str
+    ) -> tuple[Ledger | None, Stamps | None]:
+        """Move a session's spare out of the way under a name, to be built on; return what it was left with, and the
+        stamps of the present generation.
 
-        None when there is none, or it cannot be trusted: then it is gone.
+        No ledger when there is no spare, or it cannot be trusted: then it is gone. Its inner folders are looked at by
+        whoever builds on it.
         """
         folder = self._folder()
-        if folder is None:
-            return None
-        with folder:
-            manifest = self._trusted(folder, session_id, present, stamps)
-            if manifest is not None:
-                folder.move_to(session_id, target, name)
-                folder.remove(f"{session_id}.json")
-                return manifest
-        self.discard(session_id)
-        return None
+        if folder is not None:
+            with folder:
+                ledger = self._ledger(folder, session_id)
+                if ledger and ledger.digest == manifest.digest and stamps_of(present, ledger.present) == ledger.present:
+                    folder.move_to(session_id, target, name)
+                    folder.remove(f"{session_id}.json")
+                    return ledger, ledger.present
+            self.discard(session_id)
+        return None, stamps_of(present, layout.folders_of(manifest.files))
 
-    def _trusted(
-        self, folder: Folder, session_id: str, present: layout.Manifest, stamps: Stamps | None
-    ) -> layout.Manifest | None:
+    def _ledger(self, folder: Folder, session_id: str) -> Ledger | None:
+        """Read what a spare was left with; None when its outer folders are not as they were then."""
         try:
             content = folder.read(f"{session_id}.json", limit=layout.JSON_LIMIT)
-            if content is None or stamps is None:
+            if content is None or layout.is_dense(content):
                 return None
             ledger = _decode(content)
+            outer = ledger.spare.keys() & {"", *layout.FOLDERS}
             with folder.child(session_id) as place, Tree(place) as tree:
-                encoded = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) or b""
-                manifest = layout.decode_manifest(encoded, session_id)
-                found = stamps_of(tree, manifest)
+                is_untouched = stamps_of(tree, outer) == {path: ledger.spare[path] for path in outer}
         except (FileNotFoundError, MaestroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        is_untouched = ledger.digest == present.digest and ledger.present == stamps and ledger.spare == found
-        return manifest if is_untouched else None
+        return ledger if is_untouched else None
 
-    def keep(self, session_id: str, source: Folder, name: str, *, stamps: Stamps, present: Stamps, digest: str) -> bool:
+    def keep(self, session_id: str, source: Folder, name: str, ledger: Ledger) -> bool:
         """Keep a generation that was just replaced, by the name it has in a folder; tell whether that was possible."""
         folder = self._folder(create=True)
         if folder is None:
             return False
         with folder:
             source.move_to(name, folder, session_id)
-            ledger = _Ledger(digest, present, stamps)
             folder.replace(f"{session_id}.json", msgspec.json.encode(ledger), durable=False)
         return True
 

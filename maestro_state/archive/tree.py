@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import resource
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from maestro_state.archive.layout import FileEntry
-from maestro_state.disk import Folder
+from maestro_state.disk import Folder, write_all
 from maestro_state.errors import WorkFailed
 
 #: Folders kept open at a time, beside those on the way to the one in use: an eighth of what a process may have open,
@@ -21,6 +22,9 @@ _OPEN_MAX = min(512, max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
 _DEPTH_MAX = 8
 
 _PIECE_BYTES = 1 << 20
+
+#: What a file system says that gives a file no second name: not any more, not this one, not at all.
+_NO_LINK = (errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)
 
 
 class Tree:
@@ -108,11 +112,29 @@ class Tree:
             return None
         return folder.status(name)
 
-    def link(self, path: str, source: Tree, source_path: str) -> None:
-        """Give a file of a tree a name in this one."""
+    def link(self, path: str, source: Tree, source_path: str) -> bool:
+        """Give a file of a tree a name in this one; tell whether it had to be copied, since it takes no more names."""
         folder, name = self._place(path, create=True)
         source_folder, source_name = source._place(source_path, create=False)
-        folder.link(name, source_folder, source_name)
+        try:
+            folder.link(name, source_folder, source_name)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            self._copy(path, source, source_path)
+            return True
+        return False
+
+    def _copy(self, path: str, source: Tree, source_path: str) -> None:
+        pieces = source.pieces(source_path)
+        if pieces is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source_path)
+        descriptor = self.create(path)
+        try:
+            for piece in pieces:
+                write_all(descriptor, piece)
+        finally:
+            os.close(descriptor)
 
     def remove(self, path: str) -> bool:
         """Remove one file; tell whether there was one."""

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 
 from maestro_state.archive import layout
 from maestro_state.archive.growing import Growing
-from maestro_state.archive.home import STAGING, Home, staged_name
+from maestro_state.archive.home import STAGING, Home
 from maestro_state.archive.lanes import Lanes
-from maestro_state.archive.spare import Spares, Stamps, stamps_of
+from maestro_state.archive.spare import Ledger, Spares, Stamps, stamps_of
+from maestro_state.archive.staged import Staged
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder, write_all
 from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
@@ -30,54 +31,36 @@ class Generation:
     """One generation in the making; `replacing` opens it, `commit` puts it in place."""
 
     def __init__(
-        self, home: Home, folder: Folder, session_id: str, old: Tree | None, manifest: layout.Manifest | None
+        self, home: Home, folder: Folder, session_id: str, present: Tree | None, manifest: layout.Manifest | None
     ) -> None:
         """Name the present one, whose manifest is given if it has a good one. Nothing is made before it is needed."""
         self.session_id = session_id
         self.old = manifest
         self.home, self._folder = home, folder
-        self._staged = staged_name(session_id)
-        self._base = old
+        self._present = present
         self._files: dict[str, layout.FileEntry] = {}
-        self._written: list[str] = []
         self._removed = dict(manifest.removed) if manifest else {}
+        #: Files that are made here, and those that are only given a name.
+        self._written: list[str] = []
+        self._linked: list[str] = []
+        #: What was taken over and is not in the new tree yet.
+        self._lacking: set[str] = set()
+        #: Second names of files that may not be written yet, and under which name a content that stays is stored.
+        self._same: list[tuple[str, str]] = []
+        self._lasting: dict[str, str] | None = None
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
-        self._new: Tree | None = None
-        self._lanes = Lanes(self._open_staged)
-        #: Second names of files that may not be written yet.
-        self._same: list[tuple[str, str]] = []
-        #: What the tree had of the spare it is built on, and still has as it was.
-        self._have: dict[str, layout.FileEntry] = {}
-        self._is_built_on_spare = False
-        self._linked: list[str] = []
-        self._stamps: Stamps | None = None
+        self._opened: Staged | None = None
+        self._lanes = Lanes(lambda: self._staged.reopen())
         self._has_strange_folders = False
         self.trashed: str | None = None  #: where the replaced one is, if it was put into the trash
 
     @property
-    def _tree(self) -> Tree:
-        """The folder it is built in: the spare, which has nearly everything, else an empty one."""
-        if self._new is None:
-            with self._folder.child(STAGING, create=True) as staging:
-                found = None
-                if self._base and self.old:
-                    self._stamps = stamps_of(self._base, self.old)
-                    spares = Spares(self._folder)
-                    found = spares.take(self.session_id, self.old, self._stamps, staging, self._staged)
-                self._new = Tree(staging.child(self._staged, create=True))
-            if found is not None:
-                self._is_built_on_spare = True
-                self._have = dict(found.files)
-            for name in layout.FOLDERS:
-                self._new.folder(name)
-        return self._new
-
-    def _clear(self, path: str) -> None:
-        """Take away what the spare has under a path: a file may have other names, so it is never written to."""
-        tree = self._tree
-        if self._have.pop(path, None) is not None or (self._is_built_on_spare and tree.status(path) is not None):
-            tree.remove(path)
+    def _staged(self) -> Staged:
+        """The tree it is built in."""
+        if self._opened is None:
+            self._opened = Staged(self._folder, self.session_id, self._present, self.old)
+        return self._opened
 
     def has(self, path: str, digest: str | None = None) -> bool:
         """Tell whether the present generation has a file, with this digest if one is given."""
@@ -86,49 +69,87 @@ class Generation:
 
     def known(self) -> layout.Record | None:
         """Return what the present generation has in maestro.json; None when that is not as its manifest says."""
-        if self._base is None or not self.has(layout.RECORD):
+        if self._present is None or not self.has(layout.RECORD):
             return None
-        content = self._base.read(layout.RECORD, limit=layout.JSON_LIMIT)
+        content = self._present.read(layout.RECORD, limit=layout.JSON_LIMIT)
         if content is None or not self.has(layout.RECORD, layout.sha256(content)):
             return None
         return layout.decode_record(content)
 
-    def put(self, path: str, content: bytes, digest: str | None = None) -> None:
-        """Write a file whole, whose digest may be known already; one that did not change is linked."""
-        digest = digest or layout.sha256(content)
-        if self.has(path, digest) and self.keep(path):
-            return
-        self._clear(path)
-        self._lanes.write(path, content)
-        self._note(path, layout.FileEntry(digest, len(content)))
+    def keep_all(self) -> None:
+        """Take over every file of the present generation, to be replaced or left out by what follows."""
+        if self.old is not None:
+            self._files = dict(self.old.files)
+            self._lacking = self._staged.lacks(self._files)
 
     def keep(self, path: str) -> bool:
-        """Take a file over from the present generation unchanged; False when it is not there as it should be."""
-        if self.old is None or self._base is None or path not in self.old.files:
+        """Take one file over from the present generation; False when it is not there as it should be."""
+        entry = self.old.files.get(path) if self.old else None
+        if entry is None or (self._staged.lacks({path: entry}) and not self._link(path, entry)):
             return False
-        entry, tree = self.old.files[path], self._tree
-        if self._have.get(path) != entry:
-            status = self._base.status(path)
-            if status is None or status.st_size != entry.size:
-                return False
-            self._clear(path)
-            tree.link(path, self._base, path)
-            self._linked.append(path)
         self._files[path] = entry
         return True
 
-    def same(self, path: str, as_path: str) -> None:
-        """Give a file of this generation a second name: the same content is stored once."""
-        self._clear(path)
-        self._same.append((path, as_path))
-        self._linked.append(path)
-        self._files[path] = self._files[as_path]
+    def _link(self, path: str, entry: layout.FileEntry) -> bool:
+        status = self._present.status(path) if self._present else None
+        if self._present is None or status is None or status.st_size != entry.size:
+            return False
+        self._staged.make_way(path)
+        self._give_name(path, self._present, path)
+        return True
+
+    def _give_name(self, path: str, source: Tree, source_path: str) -> None:
+        is_copy = self._staged.tree.link(path, source, source_path)
+        (self._written if is_copy else self._linked).append(path)
+
+    def leave_out(self, path: str) -> None:
+        """Do without a file that was taken over."""
+        self._files.pop(path, None)
+        self._lacking.discard(path)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file whole; one that did not change is taken over."""
+        digest = layout.sha256(content)
+        if not self._is_kept(path, digest):
+            self._write(path, content, digest)
+
+    def share(self, path: str, digest: str) -> bool:
+        """Have a content that never changes under a path, if it is stored under any; tell whether that was possible."""
+        if self._is_kept(path, digest):
+            return True
+        if self._lasting is None:
+            self._lasting = {entry.sha256: one for one, entry in self._files.items() if layout.is_lasting(one)}
+        stored = self._lasting.get(digest)
+        if stored is None:
+            return False
+        self._staged.make_way(path)
+        self._same.append((path, stored))
+        self._note(path, self._files[stored])
+        return True
+
+    def put_lasting(self, path: str, content: bytes, digest: str) -> None:
+        """Write a file that will never change, whose digest is known: among those, the same content is stored once."""
+        if not self.share(path, digest):
+            self._write(path, content, digest)
+            if self._lasting is not None:
+                self._lasting[digest] = path
+
+    def _is_kept(self, path: str, digest: str) -> bool:
+        if not self.has(path, digest):
+            return False
+        return path in self._files or self.keep(path)
+
+    def _write(self, path: str, content: bytes, digest: str) -> None:
+        self._staged.make_way(path)
+        self._lanes.write(path, content)
+        self._note(path, layout.FileEntry(digest, len(content)))
+        self._written.append(path)
 
     def append(self, path: str, content: bytes, *, anew: bool = False) -> None:
         """Add to the end of a file: the first time, what the present generation has of it is copied, unless `anew`."""
         growing = self._growing.get(path)
         if growing is None:
-            self._clear(path)
+            self._staged.make_way(path)
             growing = self._growing[path] = Growing(self._lanes, path)
             if self.has(path) and not anew:
                 self._copy(path, growing)
@@ -139,7 +160,7 @@ class Generation:
         growing.write(content)
 
     def _copy(self, path: str, target: Growing) -> None:
-        descriptor = self._base.open(path) if self._base else None
+        descriptor = self._present.open(path) if self._present else None
         if descriptor is None:
             raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is missing")
         with os.fdopen(descriptor, "rb", buffering=0) as source:
@@ -168,29 +189,21 @@ class Generation:
     def staged(self) -> Tree:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
         self._lanes.drain()
-        return self._open_staged()
-
-    def _open_staged(self) -> Tree:
-        with self._folder.child(STAGING) as staging:
-            return Tree(staging.child(self._staged))
-
-    def is_written(self, path: str) -> bool:
-        """Tell whether this generation has the file already."""
-        return path in self._files or path in self._growing
+        return self._staged.reopen()
 
     def _note(self, path: str, entry: layout.FileEntry) -> None:
         self._files[path] = entry
-        self._written.append(path)
+        self._lacking.discard(path)
 
     def _carry_over(self) -> None:
         """Take over what is not ours: exports, and whatever somebody else put into the folder."""
-        if self._base is None or self._is_built_on_spare:
+        if self._present is None or not self._staged.is_empty:
             return  # the spare has it already
         known = layout.folders_of(self._files)
-        for path in self._base.walk():
+        for path in self._present.walk():
             if self._is_strange(path):
                 self._has_strange_folders |= path.rpartition("/")[0] not in known
-                self._tree.link(path, self._base, path)
+                self._give_name(path, self._present, path)
 
     def _is_strange(self, path: str) -> bool:
         ours = self.old.files if self.old else {}
@@ -201,8 +214,8 @@ class Generation:
         or went there.
         """
         with Tree(staging.child(replaced)) as before:
-            is_known = self.old is not None and self._stamps is not None and not self._has_strange_folders
-            if is_known and self.old and stamps_of(before, self.old) == self._stamps:
+            stamps = self._staged.stamps
+            if stamps and not self._has_strange_folders and stamps_of(before, stamps) == stamps:
                 return False
             with Tree(self._folder.child(self.session_id)) as present:
                 late = [path for path in before.walk() if self._is_strange(path) and present.status(path) is None]
@@ -221,85 +234,77 @@ class Generation:
         anything that this one has not. Raises ArchiveFailed when what is on
         the disk is not what was written: nothing is swapped then.
         """
-        tree = self._tree
+        staged, present = self._staged, self.old.files if self.old else {}
         for path, growing in self._growing.items():
             growing.rest()
             self._note(path, growing.entry())
-        for path in [path for path in self._have if path not in self._files]:
-            self._clear(path)
+            self._written.append(path)
+        staged.leave_only(self._files, present)
         self._lanes.drain()
         self._lanes.close()
+        for path in self._lacking:
+            if not self._link(path, present[path]):
+                raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
         for path, as_path in self._same:
-            tree.link(path, tree, as_path)
+            self._give_name(path, staged.tree, as_path)
         self._carry_over()
-        manifest = layout.Manifest(
-            format=layout.FORMAT,
-            session_id=self.session_id,
-            generation=self.old.generation + 1 if self.old else 1,
-            written_at=written_at,
-            last_id=last_id,
-            files=self._files,
-            removed={path: one for path, one in self._removed.items() if path not in self._files},
+        manifest = layout.sealed(
+            layout.Manifest(
+                format=layout.FORMAT,
+                session_id=self.session_id,
+                generation=self.old.generation + 1 if self.old else 1,
+                written_at=written_at,
+                last_id=last_id,
+                files=self._files,
+                removed={path: one for path, one in self._removed.items() if path not in self._files},
+            )
         )
-        manifest = layout.sealed(manifest)
         encoded = layout.encode_sealed(manifest)
-        if self._is_built_on_spare:
-            tree.remove(layout.MANIFEST)
-        descriptor = tree.create(layout.MANIFEST)
+        staged.make_way(layout.MANIFEST)
+        descriptor = staged.tree.create(layout.MANIFEST)
         try:
             write_all(descriptor, encoded)
         finally:
             os.close(descriptor)
-        tree.sync([*self._written, layout.MANIFEST], self._linked)
-        tree.close()
-        found = self._check_staged(manifest, encoded)
-        stamps = found if keep_spare and self._stamps is not None else None
-        # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
-        if self._has_strange_folders or self._stamps is None or (stamps and self._stamps.keys() - stamps.keys()):
-            stamps = None
-        self._swap(manifest, stamps, keep_replaced=keep_replaced)
+        staged.tree.sync([*self._written, layout.MANIFEST], self._linked)
+        staged.tree.close()
+        found = staged.look(manifest, encoded)
+        if found is None:
+            path = self.home.path_of(self.session_id)
+            raise ArchiveFailed(f"{path} would not hold what was written to it", hint="maestro session sync")
+        self._swap(manifest, self._ledger(manifest, found) if keep_spare else None, keep_replaced=keep_replaced)
         return manifest
 
-    def _swap(self, manifest: layout.Manifest, stamps: Stamps | None, *, keep_replaced: bool) -> None:
+    def _ledger(self, manifest: layout.Manifest, found: Stamps) -> Ledger | None:
+        """Say how the replaced one, if it is kept, differs from this one."""
+        stamps = self._staged.stamps
+        # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
+        if self.old is None or stamps is None or self._has_strange_folders or stamps.keys() - found.keys():
+            return None
+        differ = {*self._written, *(path for path, _ in self._same), *(self.old.files.keys() - manifest.files.keys())}
+        return Ledger(manifest.digest, differ, present=found, spare=stamps)
+
+    def _swap(self, manifest: layout.Manifest, ledger: Ledger | None, *, keep_replaced: bool) -> None:
         """Put the generation in place, and the one that was there aside, or away."""
         spares = Spares(self._folder)
         spares.discard(self.session_id)
-        replaced = self.home.swap(self._folder, self.session_id, self._staged)
+        replaced = self.home.swap(self._folder, self.session_id, self._staged.name)
         if replaced is None:
             return
         with self._folder.child(STAGING) as staging:
-            is_kept = (
-                not self._take_late(staging, replaced)
-                and stamps is not None
-                and self._stamps is not None
-                and spares.keep(
-                    self.session_id, staging, replaced, stamps=self._stamps, present=stamps, digest=manifest.digest
-                )
-            )
-            if is_kept:
+            is_as_it_was = not self._take_late(staging, replaced)
+            if is_as_it_was and ledger and spares.keep(self.session_id, staging, replaced, ledger):
                 return
             if keep_replaced and (self.old is None or not self.old.files.items() <= manifest.files.items()):
                 self.trashed = self.home.put_into_trash(staging, replaced, self.session_id)
             else:
                 staging.remove_tree(replaced)
 
-    def _check_staged(self, manifest: layout.Manifest, encoded: bytes) -> Stamps:
-        """Look again, by the names that will be swapped in, at what says what all the others are, and every folder."""
-        with self._open_staged() as tree:
-            stamps = stamps_of(tree, manifest)
-            if stamps is None or tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
-                path = self.home.path_of(self.session_id)
-                raise ArchiveFailed(f"{path} would not hold what was written to it", hint="maestro session sync")
-            return stamps
-
     def abandon(self) -> None:
         """Throw the unfinished generation away."""
         self._lanes.close()
-        if self._new is None:
-            return
-        self._new.close()
-        with self._folder.child(STAGING) as staging:
-            staging.remove_tree(self._staged)
+        if self._opened is not None:
+            self._opened.remove()
 
 
 @contextmanager

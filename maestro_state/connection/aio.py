@@ -30,7 +30,7 @@ from maestro_state.connection.url import masked
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from maestro_state.connection.shape import Script
     from maestro_state.connection.url import Address
@@ -91,6 +91,28 @@ class AsyncConnection:
             if type(reply) is ReplyError:
                 raise refusal(reply, self._where)
         return replies
+
+    async def replies(
+        self, command: tuple[Any, ...] | None, following: Callable[[Any], tuple[Any, ...] | None]
+    ) -> AsyncIterator[Any]:
+        """Run reads one after another, as `following` makes each of the reply before; yield their replies.
+
+        The next one is sent before a reply is handed out: the server is at it while the caller uses what it has.
+        """
+        asked = asyncio.ensure_future(self.call(*command)) if command else None
+        try:
+            while asked is not None:
+                reply = await asked
+                command = following(reply)
+                if command is None:
+                    asked = None
+                else:
+                    asked = asyncio.ensure_future(self.call(*command))
+                    await asyncio.sleep(0)  # a task does nothing before its first turn
+                yield reply
+        finally:
+            if asked is not None:
+                asked.cancel()
 
     async def script(self, script: Script, keys: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run a script by its digest, and by its body when the server does not know it yet."""

@@ -29,7 +29,7 @@ from maestro_state.connection.url import masked
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from maestro_state.connection.shape import Script
     from maestro_state.connection.url import Address
@@ -81,6 +81,59 @@ class Connection:
             if type(reply) is ReplyError:
                 raise refusal(reply, self._where)
         return replies
+
+    def replies(
+        self, command: tuple[Any, ...] | None, following: Callable[[Any], tuple[Any, ...] | None]
+    ) -> Iterator[Any]:
+        """Run reads one after another, as `following` makes each of the reply before; yield their replies.
+
+        The next one is sent before a reply is handed out: the server is at it while the caller uses what it has.
+        """
+        link: Link | None = None
+        try:
+            while command is not None:
+                reply = self._receive(link, command)
+                link = None
+                command = following(reply)
+                link = self._send(command) if command else None
+                yield reply
+        finally:
+            if link is not None:
+                link.close()  # its reply is still to come
+
+    def _send(self, command: tuple[Any, ...]) -> Link | None:
+        """Send a command ahead; None when there is no socket for it: then it is run when its reply is wanted."""
+        try:
+            link = self._idle.pop()
+        except IndexError:
+            return None
+        is_sent = False
+        try:
+            link.send(pack_command(command))
+            is_sent = True
+            return link
+        except OSError:
+            return None
+        finally:
+            if not is_sent:
+                link.close()
+
+    def _receive(self, link: Link | None, command: tuple[Any, ...]) -> Any:
+        """Return the reply to a command that was sent, else run it; what goes wrong ahead is tried again, as ever."""
+        if link is None:
+            return self.call(*command)
+        whole = False
+        try:
+            reply = link.receive()
+            whole = True
+        except OSError:
+            return self.call(*command)
+        finally:
+            if whole:
+                self._keep(self._idle, link)
+            else:
+                link.close()
+        return self.call(*command) if type(reply) is ReplyError else reply
 
     def script(self, script: Script, keys: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run a script by its digest, and by its body when the server does not know it yet."""

@@ -31,7 +31,7 @@ from maestro_state.connection.translation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from maestro_state.connection.shape import Script
 
@@ -141,6 +141,15 @@ class LibraryConnection(_Clients):
         """Run commands (pipelined, on a cluster one by one), then raise the first error reply, if any."""
         return self._checked(self._attempt(commands)) if commands else []
 
+    def replies(
+        self, command: tuple[Any, ...] | None, following: Callable[[Any], tuple[Any, ...] | None]
+    ) -> Iterator[Any]:
+        """Run reads one after another, as `following` makes each of the reply before; yield their replies."""
+        while command is not None:
+            reply = self.call(*command)
+            command = following(reply)
+            yield reply
+
     def script(self, script: Script, keys: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run a script by its digest, else by its body, where its first key lives."""
         try:
@@ -221,6 +230,15 @@ class AsyncLibraryConnection(_Clients):
     async def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run commands (pipelined, on a cluster one by one), then raise the first error reply, if any."""
         return self._checked(await self._attempt(commands)) if commands else []
+
+    async def replies(
+        self, command: tuple[Any, ...] | None, following: Callable[[Any], tuple[Any, ...] | None]
+    ) -> AsyncIterator[Any]:
+        """Run reads one after another, as `following` makes each of the reply before; yield their replies."""
+        while command is not None:
+            reply = await self.call(*command)
+            command = following(reply)
+            yield reply
 
     async def script(self, script: Script, keys: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run a script by its digest, else by its body, where its first key lives."""

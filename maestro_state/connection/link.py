@@ -75,6 +75,19 @@ class Link:
         except ProtocolError as error:
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
 
+    def send(self, packed: bytes) -> None:
+        """Send one packed command whose reply is received later."""
+        self._sendall(packed)
+
+    def receive(self) -> Any:
+        """Return the reply to the command that was sent."""
+        try:
+            return self._rest(_NEXT_READ)
+        except (BlockingIOError, TimeoutError) as error:
+            raise AnswerLateError from error
+        except ProtocolError as error:
+            raise ConnectionLostError(f"what came is not RESP: {error}") from error
+
     def exchange(self, packed: Sequence[bytes], count: int) -> list[Any]:
         """Send packed commands, in one write if they fit, and return their `count` replies in order."""
         try:

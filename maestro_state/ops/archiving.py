@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from maestro_state.contents import ContextItem, RelevantOutput, Run
+from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run
 from maestro_state.errors import SessionNotFound
 from maestro_state.models import SETTABLE, Session
 from maestro_state.ops import contents
@@ -26,6 +26,15 @@ OUTPUT_PAGE_MAX = 64
 OUTPUT_PAGE_BYTES = 1 << 20
 OUTPUT_LEFT_BYTES, OUTPUT_LEFT_PAGE = 32 << 20, 512
 
+#: Events, and open runs, above which a session is read whole rather than what has changed.
+CHANGES_MAX = 500
+
+#: Bytes of contents that are read at a time.
+BLOB_BYTES = 1 << 20
+
+
+Part = TypeVar("Part", ContextItem, Run)
+
 
 class Moment(msgspec.Struct, frozen=True):
     """A session's record and contents as they were at one moment."""
@@ -38,34 +47,86 @@ class Moment(msgspec.Struct, frozen=True):
     items: list[ContextItem]
     runs: list[Run]
     relevant: list[RelevantOutput]
+    # The rest is known of the runs that were read: of all, or of those that may have changed.
     sent: dict[str, bytes]  #: run → what it was given, as JSON
-    first: dict[str, str]  #: run → id of the first piece it printed, where an earlier try may have printed too
-    printed: int | None  #: bytes that all runs have printed; None when that is not known of each
+    first: dict[str, str | None]  #: run → id of the first piece it printed, where an earlier try may have printed too
+    printed: int | None  #: bytes that they have printed; None when that is not known of each
+
+
+class Before(msgspec.Struct, frozen=True):
+    """The contents of a session as they were at an earlier moment."""
+
+    last_id: str
+    items: list[ContextItem]
+    runs: list[Run]
+    relevant: list[RelevantOutput]
 
 
 def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
     """Read a session at one moment. Grows with the number of items and runs, not with what they hold."""
+    nothing = Before("", [], [], [])
 
     def read(reply: list[Any]) -> Moment:
         if text(reply[0]) != "OK":
             raise SessionNotFound(session_id)
-        _, record, items, runs = reply
-        stored, run_fields = contents.fields_of(record), contents.fields_of(runs)
-        return Moment(
-            session=session_of(terms, session_id, [stored.get(name) for name in RECORD], now_ms),
-            last_id=text(stored["last_id"]),
-            archived_id=text(stored["archived_id"]) if "archived_id" in stored else None,
-            project=text(stored["project"]) if "project" in stored else None,
-            fields=_fields(stored),
-            items=contents.read_items(terms, session_id).read(items),
-            runs=contents.runs_in(run_fields),
-            relevant=contents.relevant_in(run_fields),
-            sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
-            first={name[:-6]: text(value) for name, value in run_fields.items() if name.endswith(":first")},
-            printed=_printed(run_fields),
-        )
+        return _moment(terms, session_id, now_ms, reply, nothing)
 
     return Call(load("read_contents"), terms.keys.session(session_id), (), read)
+
+
+def read_changes(terms: Terms, session_id: str, now_ms: int, before: Before) -> Call:
+    """Read a session at one moment as what has changed since an earlier one; None when too much has.
+
+    Every change of an item or a run has its event; only open runs change without.
+    """
+
+    def read(reply: list[Any]) -> Moment | None:
+        if text(reply[0]) == "NOT_FOUND":
+            raise SessionNotFound(session_id)
+        return _moment(terms, session_id, now_ms, reply, before) if text(reply[0]) == "OK" else None
+
+    open_runs = [run.id for run in before.runs if run.status in OPEN]
+    args = (before.last_id, CHANGES_MAX, *open_runs[:CHANGES_MAX])
+    return Call(load("read_changes"), terms.keys.session(session_id), args, read)
+
+
+def _moment(terms: Terms, session_id: str, now_ms: int, reply: list[Any], before: Before) -> Moment:
+    _, record, items, runs = reply
+    stored, run_fields = contents.fields_of(record), contents.fields_of(runs)
+    found = contents.runs_in(run_fields)
+    return Moment(
+        session=session_of(terms, session_id, [stored.get(name) for name in RECORD], now_ms),
+        last_id=text(stored["last_id"]),
+        archived_id=text(stored["archived_id"]) if "archived_id" in stored else None,
+        project=text(stored["project"]) if "project" in stored else None,
+        fields=_fields(stored),
+        items=_merged(before.items, contents.read_items(terms, session_id).read(items)),
+        runs=_merged(before.runs, found),
+        relevant=_relevant(before.relevant, contents.relevant_in(run_fields)),
+        sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
+        first={run.id: _text_or_none(run_fields.get(f"{run.id}:first")) for run in found},
+        printed=_printed(run_fields),
+    )
+
+
+def _merged(before: list[Part], found: list[Part]) -> list[Part]:
+    """Return all items or runs, oldest first: as they were found, else as they were before."""
+    if not before:
+        return found
+    all_of_them = {one.id: one for one in before} | {one.id: one for one in found}
+    # Those that are new have higher numbers than all others, and come in order.
+    return list(all_of_them.values())
+
+
+def _relevant(before: list[RelevantOutput], found: list[RelevantOutput]) -> list[RelevantOutput]:
+    if not before:
+        return found
+    promoted = {one.run_id: one for one in before} | {one.run_id: one for one in found}
+    return [promoted[run_id] for run_id in sorted(promoted, key="{}:".format)]  # as the server's fields are
+
+
+def _text_or_none(value: bytes | None) -> str | None:
+    return None if value is None else text(value)
 
 
 def _printed(run_fields: dict[str, bytes]) -> int | None:
@@ -109,14 +170,49 @@ def next_output_page(count: int, size: int, left: int | None = None) -> int:
     return max(count // 2, OUTPUT_PAGE) if size > OUTPUT_PAGE_BYTES * 2 else count
 
 
-def read_outputs(terms: Terms, session_id: str, start: str, end: str, count: int = OUTPUT_PAGE) -> Query:
+class OutputPages:
+    """What runs printed in a span of ids, asked for page by page."""
+
+    def __init__(self, terms: Terms, session_id: str, span: tuple[str, str], left: int | None) -> None:
+        """Take the span; `left` is how many bytes there are at most, if that is known."""
+        self._key = terms.keys.of_session(session_id, "outputs")
+        self._start, self._end = span
+        self._left = left
+        is_little = left is not None and left <= OUTPUT_LEFT_BYTES
+        self._count = OUTPUT_PAGE_MAX if is_little else OUTPUT_PAGE
+
+    def command(self) -> tuple[Any, ...]:
+        """Ask for the next page."""
+        return ("XRANGE", self._key, self._start, self._end, "COUNT", self._count)
+
+    def following(self, reply: list[Any]) -> tuple[Any, ...] | None:
+        """Ask for the page after one that has come; None when that was the last."""
+        if len(reply) < self._count:
+            return None
+        self._start = f"({text(reply[-1][0])}"
+        size = sum(len(fields[3]) for _, fields in reply)
+        self._left = None if self._left is None else self._left - size
+        self._count = next_output_page(self._count, size, self._left)
+        return self.command()
+
+
+def read_printed(reply: list[Any]) -> list[tuple[str, str, bytes]]:
     """Read one page of what runs printed: id, run, bytes."""
+    # Run and data come first in every entry; who printed it may follow.
+    return [(entry_id.decode(), fields[1].decode(), fields[3]) for entry_id, fields in reply]
 
-    def read(reply: list[Any]) -> list[tuple[str, str, bytes]]:
-        # Run and data come first in every entry; who printed it may follow.
-        return [(entry_id.decode(), fields[1].decode(), fields[3]) for entry_id, fields in reply]
 
-    return _pages(terms, session_id, "outputs", (start, end), count, read)
+def in_batches(digests: list[str], sizes: list[int]) -> list[list[str]]:
+    """Divide contents into those that are read together: few enough bytes, but one in any case."""
+    batches: list[list[str]] = []
+    room = 0
+    for digest, size in zip(digests, sizes, strict=True):
+        room -= size
+        if room < 0 or not batches:
+            batches.append([])
+            room = BLOB_BYTES - size
+        batches[-1].append(digest)
+    return batches
 
 
 def read_time() -> Query:

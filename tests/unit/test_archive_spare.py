@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.archive.spare import SPARES, STALE_S
 from maestro_state.archive.verify import verify
@@ -76,11 +75,6 @@ def _spare_half_gone(project: Path) -> None:
     shutil.rmtree(spare_of(project) / "context")
 
 
-def _manifest_of_the_spare_damaged(project: Path) -> None:
-    path = spare_of(project) / layout.MANIFEST
-    path.write_bytes(path.read_bytes().replace(b"0-0", b"9-9"))
-
-
 def _ledger_damaged(project: Path) -> None:
     Path(f"{spare_of(project)}.json").write_bytes(b"[" * 10_000)
 
@@ -114,7 +108,7 @@ def _link_in_its_place(project: Path) -> None:
     "happened",
     [
         _stranger_in_the_archive, _stranger_deep_in_the_archive, _name_gone_from_the_spare, _spare_half_gone,
-        _manifest_of_the_spare_damaged, _ledger_damaged, _ledger_gone, _another_generation_meanwhile,
+        _ledger_damaged, _ledger_gone, _another_generation_meanwhile,
         _ledger_is_a_folder, _link_in_its_place,
     ],
 )  # fmt: skip

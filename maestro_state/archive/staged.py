@@ -1,0 +1,103 @@
+"""The tree that a generation is built in: the spare, which has nearly everything, else an empty folder."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from maestro_state.archive import layout
+from maestro_state.archive.home import STAGING, staged_name
+from maestro_state.archive.spare import Ledger, Spares, Stamps, stamps_of
+from maestro_state.archive.tree import Tree
+from maestro_state.disk import Folder
+from maestro_state.errors import FileCorrupt
+
+
+class Staged:
+    """One such tree, under a name that was never used before."""
+
+    def __init__(
+        self, sessions: Folder, session_id: str, present: Tree | None, manifest: layout.Manifest | None
+    ) -> None:
+        """Take the session's spare if it fits the present generation, and has been left alone; else make a folder."""
+        self.name = staged_name(session_id)
+        self._sessions = sessions
+        self._session_id = session_id
+        self._ledger: Ledger | None = None
+        #: Folders of the spare in which something is changed here, each looked at before.
+        self._touched: set[str] = set()
+        #: When names in the present generation last came and went; None when that is not known of every folder.
+        self.stamps: Stamps | None = None
+        with sessions.child(STAGING, create=True) as staging:
+            if present and manifest:
+                spares = Spares(sessions)
+                self._ledger, self.stamps = spares.take(session_id, manifest, present, staging, self.name)
+            self.tree = Tree(staging.child(self.name, create=True))
+        if self._ledger is None:
+            for name in layout.FOLDERS:
+                self.tree.folder(name)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing was there to begin with."""
+        return self._ledger is None
+
+    def lacks(self, files: dict[str, layout.FileEntry]) -> set[str]:
+        """Return which files of the present generation are not here as they are there."""
+        return set(files) if self._ledger is None else self._ledger.differ & files.keys()
+
+    def make_way(self, path: str) -> None:
+        """Take away what is under a path: a file may have other names, so it is never written to."""
+        if self._ledger is not None:
+            self._touch(path.rpartition("/")[0])
+            with suppress(FileNotFoundError):
+                self.tree.remove(path)
+
+    def _touch(self, folder: str) -> None:
+        """Look at a folder before the first change: afterwards its time says nothing about what others did."""
+        if folder in self._touched or self._ledger is None:
+            return
+        self._touched.add(folder)
+        left = self._ledger.spare.get(folder)
+        if left is None:
+            self._touch(folder.rpartition("/")[0])  # it will be made
+        elif stamps_of(self.tree, [folder]) != {folder: left}:
+            raise self._damaged()
+
+    def leave_only(self, files: dict[str, layout.FileEntry], present: dict[str, layout.FileEntry]) -> None:
+        """Take away what the spare has of ours beyond these files."""
+        if self._ledger is not None:
+            for path in (present.keys() | self._ledger.differ) - files.keys():
+                if path.rpartition("/")[0] in self._ledger.spare:
+                    self.make_way(path)
+
+    def reopen(self) -> Tree:
+        """Open it again by its name, for handles of one's own."""
+        with self._sessions.child(STAGING) as staging:
+            return Tree(staging.child(self.name))
+
+    def look(self, manifest: layout.Manifest, encoded: bytes) -> Stamps | None:
+        """Look again, by the names that will be swapped in, at what says what all the others are, and every folder;
+        None when that is not what was written. Raises FileCorrupt when others changed the spare.
+        """
+        if self._ledger is None:
+            folders = layout.folders_of(manifest.files)
+        else:
+            folders = self._ledger.spare.keys() | self._touched
+        with self.reopen() as tree:
+            stamps = stamps_of(tree, folders)
+            if stamps is None or tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
+                return None
+        if self._ledger is not None:
+            left = self._ledger.spare
+            if any(stamps[folder] != left[folder] for folder in left.keys() - self._touched):
+                raise self._damaged()
+        return stamps
+
+    def _damaged(self) -> FileCorrupt:
+        return FileCorrupt(f"the spare of {self._session_id} is not as it was left")
+
+    def remove(self) -> None:
+        """Throw it away."""
+        self.tree.close()
+        with self._sessions.child(STAGING) as staging:
+            staging.remove_tree(self.name)
