@@ -20,6 +20,8 @@ from maestro_state.kernel import exchange, sync_filesystem
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+#: Bytes read at a time beyond what a file was said to have.
+_PIECE_BYTES = 1 << 16
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -65,10 +67,16 @@ class Folder:
         descriptor = self.open_file(name)
         if descriptor is None:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            if os.fstat(descriptor).st_size > limit:
+        try:
+            size = os.fstat(descriptor).st_size
+            if size > limit:
                 raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
-            return file.read(limit + 1)
+            content = os.read(descriptor, size + 1)
+            while len(content) <= limit and (piece := os.read(descriptor, _PIECE_BYTES)):
+                content += piece  # it grows while it is read, or is none that has a size
+            return content
+        finally:
+            os.close(descriptor)
 
     def replace(self, name: str, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
         """Put a file in place whole: whoever reads meanwhile sees the old one or the new one.
@@ -149,15 +157,24 @@ class Folder:
         with os.scandir(self._fd) as entries:
             return {entry.name: _kind(entry) for entry in entries}
 
-    def open_new(self, name: str, *, mode: int = 0o600) -> int:
-        """Make a file that must not exist yet; return the descriptor to write to and to read back by."""
+    def open_own(self, name: str, *, mode: int = 0o600) -> tuple[int, int]:
+        """Open a file to be written from its beginning, made if it is not there; return its descriptor, which can be
+        read by too, and its size. FileExistsError when it is no file, or has a second name: it may not be changed then.
+        """
         _check(name)
-        return os.open(name, _NEW_FILE, mode, dir_fd=self._fd)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(name, flags, mode, dir_fd=self._fd)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            os.close(descriptor)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._inside(name))
+        return descriptor, status.st_size
 
-    def open_again(self, name: str) -> int:
-        """Return a descriptor that appends to a file of one's own making."""
+    def open_again(self, name: str) -> tuple[int, int]:
+        """Return a descriptor that appends to a file of one's own making, and its size."""
         _check(name)
-        return os.open(name, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        descriptor = os.open(name, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        return descriptor, os.fstat(descriptor).st_size
 
     def open_file(self, name: str) -> int | None:
         """Return a descriptor to read a regular file by, None when there is none; a link or a device is refused."""

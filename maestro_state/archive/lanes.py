@@ -6,13 +6,11 @@ and what is written to one file stays in order. Everything is read back and comp
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from threading import Condition, Thread
 
 from maestro_state.archive.tree import Tree
-from maestro_state.disk import write_all
 from maestro_state.errors import ArchiveFailed
 
 #: Threads: as many as it takes to keep a disk's queue filled while one of them waits.
@@ -21,9 +19,6 @@ _LANES = 2
 _BATCH_FILES, _BATCH_BYTES = 32, 1 << 20
 #: Bytes that may wait for the threads before the caller is held up.
 _WAITING_BYTES = 8 << 20
-
-#: Bytes that are read back at a time.
-_PIECE_BYTES = 1 << 20
 
 #: Path, content, and the size of the file made before to whose end it goes; None for a new one.
 Writing = tuple[str, bytes, int | None]
@@ -152,21 +147,4 @@ def _size(batch: list[Writing]) -> int:
 
 def _write(tree: Tree, batch: list[Writing]) -> None:
     for path, content, at in batch:
-        descriptor = tree.create(path) if at is None else tree.reopen(path)
-        try:
-            is_as_left = os.fstat(descriptor).st_size == (at or 0)
-            write_all(descriptor, content)
-            if not is_as_left or not _holds(descriptor, content, at or 0):
-                raise ArchiveFailed(f"{tree.root.path}/{path} does not hold what was written to it")
-        finally:
-            os.close(descriptor)
-
-
-def _holds(descriptor: int, content: bytes, offset: int) -> bool:
-    """Read back what was just written, to the end of the file."""
-    if len(content) < _PIECE_BYTES:
-        return os.pread(descriptor, len(content) + 1, offset) == content
-    for at in range(0, len(content), _PIECE_BYTES):
-        if os.pread(descriptor, _PIECE_BYTES, offset + at) != content[at : at + _PIECE_BYTES]:
-            return False
-    return not os.pread(descriptor, 1, offset + len(content))
+        tree.write(path, content, at=at)

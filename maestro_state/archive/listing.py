@@ -57,19 +57,24 @@ def archived_rows(project: Project, home: Home, active: str | None, live: set[st
     """
     indexed = project.read_index(_decode)
     rows = indexed.sessions if indexed else []
-    on_disk, known = home.names(), set(map(_id, rows))
-    if live and not known.isdisjoint(live):
+    on_disk = home.names()
+    unknown = on_disk.difference(map(_id, rows))
+    # Counted before they are compared: nearly always every row is there, and a second set of all ids costs as much
+    # as all the rest.
+    is_complete = len(on_disk) - len(unknown) == len(rows)
+    if live:
         rows = [row for row in rows if row.id not in live]
-    marked = set(map(_id, filter(_is_active, rows))) ^ ({active} & known if active else set())
-    if odd := (known - on_disk) | marked:
-        rows = [_corrected(row, active, on_disk) if row.id in odd else row for row in rows]
-    strangers = sorted(filter(is_session_id, on_disk - known - live))
+    if not is_complete or active or any(map(_is_active, rows)):
+        rows = [_corrected(row, active, on_disk) for row in rows]
+    strangers = sorted(filter(is_session_id, unknown - live))
     return [*rows, *(_stranger(home, session_id, active) for session_id in strangers)]
 
 
 def _corrected(row: ArchivedSummary, active: str | None, on_disk: set[str]) -> ArchivedSummary:
-    is_there = row.id in on_disk
-    return msgspec.structs.replace(row, active=row.id == active, archived=is_there, orphan=not is_there)
+    is_there, is_active = row.id in on_disk, row.id == active
+    if is_there and is_active == row.active:
+        return row
+    return msgspec.structs.replace(row, active=is_active, archived=is_there, orphan=not is_there)
 
 
 def _stranger(home: Home, session_id: str, active: str | None) -> ArchivedSummary:

@@ -89,8 +89,7 @@ class Spares:
             with folder:
                 ledger = self._ledger(folder, session_id)
                 if ledger and ledger.digest == manifest.digest and stamps_of(present, ledger.present) == ledger.present:
-                    folder.move_to(session_id, target, name)
-                    folder.remove(f"{session_id}.json")
+                    folder.move_to(session_id, target, name)  # without it its ledger says nothing
                     return ledger, ledger.present
             self.discard(session_id)
         return None, stamps_of(present, layout.folders_of(manifest.files))

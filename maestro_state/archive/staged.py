@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import stat
 
 from maestro_state.archive import layout
 from maestro_state.archive.home import STAGING, staged_name
@@ -45,12 +45,16 @@ class Staged:
         """Return which files of the present generation are not here as they are there."""
         return set(files) if self._ledger is None else self._ledger.differ & files.keys()
 
-    def make_way(self, path: str) -> None:
-        """Take away what is under a path: a file may have other names, so it is never written to."""
-        if self._ledger is not None:
-            self._touch(path.rpartition("/")[0])
-            with suppress(FileNotFoundError):
-                self.tree.remove(path)
+    def make_way(self, path: str, *, to_write: bool = False) -> None:
+        """Take away what is under a path; to write there, a file that nobody else has a name for may stay: writing over
+        it costs less than removing it and making another.
+        """
+        if self._ledger is None:
+            return
+        self._touch(path.rpartition("/")[0])
+        status = self.tree.status(path)
+        if status is not None and not (to_write and stat.S_ISREG(status.st_mode) and status.st_nlink == 1):
+            self.tree.remove(path)
 
     def _touch(self, folder: str) -> None:
         """Look at a folder before the first change: afterwards its time says nothing about what others did."""

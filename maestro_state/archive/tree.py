@@ -12,7 +12,7 @@ from typing import Self
 
 from maestro_state.archive.layout import FileEntry
 from maestro_state.disk import Folder, write_all
-from maestro_state.errors import WorkFailed
+from maestro_state.errors import ArchiveFailed, WorkFailed
 
 #: Folders kept open at a time, beside those on the way to the one in use: an eighth of what a process may have open,
 #: since up to four trees are open at a time.
@@ -57,15 +57,18 @@ class Tree:
         above, _, name = path.rpartition("/")
         return self.folder(above, create=create), name
 
-    def create(self, path: str) -> int:
-        """Make a new file and return the descriptor to write to."""
-        folder, name = self._place(path, create=True)
-        return folder.open_new(name)
-
-    def reopen(self, path: str) -> int:
-        """Return a descriptor that appends to a file made before."""
-        folder, name = self._place(path, create=False)
-        return folder.open_again(name)
+    def write(self, path: str, content: bytes, *, at: int | None = None) -> None:
+        """Write a file of one's own whole, or add to one that was written up to `at`; read it back and compare."""
+        folder, name = self._place(path, create=at is None)
+        descriptor, size = folder.open_own(name) if at is None else folder.open_again(name)
+        try:
+            write_all(descriptor, content)
+            if at is None and size > len(content):
+                os.ftruncate(descriptor, len(content))
+            if (at is not None and size != at) or not _holds(descriptor, content, at or 0):
+                raise ArchiveFailed(f"{self.root.path}/{path} does not hold what was written to it")
+        finally:
+            os.close(descriptor)
 
     def open(self, path: str) -> int | None:
         """Return a descriptor to read by; None when there is no such file."""
@@ -129,12 +132,11 @@ class Tree:
         pieces = source.pieces(source_path)
         if pieces is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source_path)
-        descriptor = self.create(path)
-        try:
-            for piece in pieces:
-                write_all(descriptor, piece)
-        finally:
-            os.close(descriptor)
+        self.write(path, b"")
+        size = 0
+        for piece in pieces:
+            self.write(path, piece, at=size)
+            size += len(piece)
 
     def remove(self, path: str) -> bool:
         """Remove one file; tell whether there was one."""
@@ -202,3 +204,13 @@ def _pieces(descriptor: int, size: int) -> Iterator[bytes]:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         while piece := file.read(size):
             yield piece
+
+
+def _holds(descriptor: int, content: bytes, offset: int) -> bool:
+    """Read back what was just written, to the end of the file."""
+    if len(content) < _PIECE_BYTES:
+        return os.pread(descriptor, len(content) + 1, offset) == content
+    for at in range(0, len(content), _PIECE_BYTES):
+        if os.pread(descriptor, _PIECE_BYTES, offset + at) != content[at : at + _PIECE_BYTES]:
+            return False
+    return not os.pread(descriptor, 1, offset + len(content))

@@ -18,7 +18,7 @@ from maestro_state.archive.lanes import Lanes
 from maestro_state.archive.spare import Ledger, Spares, Stamps, stamps_of
 from maestro_state.archive.staged import Staged
 from maestro_state.archive.tree import Tree
-from maestro_state.disk import Folder, write_all
+from maestro_state.disk import Folder
 from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
 
 #: Files that grow at the same time and have something waiting, at most; the oldest is written then.
@@ -118,9 +118,10 @@ class Generation:
         if self._is_kept(path, digest):
             return True
         if self._lasting is None:
-            self._lasting = {entry.sha256: one for one, entry in self._files.items() if layout.is_lasting(one)}
+            # Backwards: of equal files the first one counts, and what grows comes last.
+            self._lasting = {entry.sha256: one for one, entry in reversed(self._files.items())}
         stored = self._lasting.get(digest)
-        if stored is None:
+        if stored is None or not layout.is_lasting(stored):
             return False
         self._staged.make_way(path)
         self._same.append((path, stored))
@@ -140,7 +141,7 @@ class Generation:
         return path in self._files or self.keep(path)
 
     def _write(self, path: str, content: bytes, digest: str) -> None:
-        self._staged.make_way(path)
+        self._staged.make_way(path, to_write=True)
         self._lanes.write(path, content)
         self._note(path, layout.FileEntry(digest, len(content)))
         self._written.append(path)
@@ -149,7 +150,7 @@ class Generation:
         """Add to the end of a file: the first time, what the present generation has of it is copied, unless `anew`."""
         growing = self._growing.get(path)
         if growing is None:
-            self._staged.make_way(path)
+            self._staged.make_way(path, to_write=True)
             growing = self._growing[path] = Growing(self._lanes, path)
             if self.has(path) and not anew:
                 self._copy(path, growing)
@@ -260,12 +261,8 @@ class Generation:
             )
         )
         encoded = layout.encode_sealed(manifest)
-        staged.make_way(layout.MANIFEST)
-        descriptor = staged.tree.create(layout.MANIFEST)
-        try:
-            write_all(descriptor, encoded)
-        finally:
-            os.close(descriptor)
+        staged.make_way(layout.MANIFEST, to_write=True)
+        staged.tree.write(layout.MANIFEST, encoded)
         staged.tree.sync([*self._written, layout.MANIFEST], self._linked)
         staged.tree.close()
         found = staged.look(manifest, encoded)
@@ -287,7 +284,8 @@ class Generation:
     def _swap(self, manifest: layout.Manifest, ledger: Ledger | None, *, keep_replaced: bool) -> None:
         """Put the generation in place, and the one that was there aside, or away."""
         spares = Spares(self._folder)
-        spares.discard(self.session_id)
+        if self._staged.is_empty:
+            spares.discard(self.session_id)  # there may be one that could not be built on
         replaced = self.home.swap(self._folder, self.session_id, self._staged.name)
         if replaced is None:
             return
@@ -295,6 +293,7 @@ class Generation:
             is_as_it_was = not self._take_late(staging, replaced)
             if is_as_it_was and ledger and spares.keep(self.session_id, staging, replaced, ledger):
                 return
+            spares.discard(self.session_id)
             if keep_replaced and (self.old is None or not self.old.files.items() <= manifest.files.items()):
                 self.trashed = self.home.put_into_trash(staging, replaced, self.session_id)
             else:

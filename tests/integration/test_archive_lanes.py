@@ -34,9 +34,9 @@ CHILD = """
 import errno, os, signal, sys
 from itertools import count
 from pathlib import Path
-from maestro_state.archive import lanes
+from maestro_state.archive import tree
 from tests.generations import write_generation
-written, write, fault = count(), lanes.write_all, sys.argv[3]
+written, write, fault = count(), tree.write_all, sys.argv[3]
 def write_all(descriptor, content):
     if next(written) != int(sys.argv[2]):
         write(descriptor, content)
@@ -49,7 +49,7 @@ def write_all(descriptor, content):
         write(descriptor, content[:-1] + b"?")
     else:
         write(descriptor, content[: len(content) // 2])
-lanes.write_all = write_all
+tree.write_all = write_all
 write_generation(Path(sys.argv[1]), 2, runs=int(sys.argv[4]))
 """
 

@@ -146,7 +146,7 @@ def verbs_in_folder(project: Path) -> list[Callable[[str], object]]:
         inside(lambda folder, name: folder.replace(name, b"over", durable=False)),
         inside(lambda folder, name: folder.remove(name)),
         inside(lambda folder, name: folder.remove_tree(name)),
-        inside(lambda folder, name: os.close(folder.open_new(name))),
+        inside(lambda folder, name: os.close(folder.open_own(name)[0])),
         inside(lambda folder, name: folder.open_again(name)),
         inside(lambda folder, name: folder.move(name, "moved")),
         inside(lambda folder, name: folder.move("moved", name)),
