@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -118,14 +118,21 @@ class Folder:
         except FileNotFoundError:
             return None
 
-    def times(self, names: list[str]) -> list[int]:
-        """Say when several folders inside were last changed, in nanoseconds; OSError if one is missing or none."""
+    def times(self, names: Iterable[str]) -> dict[str, int]:
+        """Say when folders inside, and by an empty name this one, were last changed, in nanoseconds; OSError if one is
+        missing or none.
+        """
+        found = {}
         for name in names:
-            _check(name)
-        found = [os.stat(name, dir_fd=self._fd, follow_symlinks=False) for name in names]
-        if not all(stat.S_ISDIR(one.st_mode) for one in found):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
-        return [one.st_mtime_ns for one in found]
+            if name:
+                _check(name)
+                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._inside(name))
+            else:
+                status = os.fstat(self._fd)
+            found[name] = status.st_mtime_ns
+        return found
 
     def own_status(self) -> os.stat_result:
         """Look at this folder itself."""

@@ -172,14 +172,11 @@ def is_dense(content: bytes) -> bool:
     return values + content.count(b",", end) > most
 
 
-#: What no line of safe paths has; looking for each apart is thirty times as fast as one pattern for all.
-_SUSPECT = ("\0", "\n\n", "\n/", "//", "/\n", "\n./", "\n.\n", "/./", "/.\n", "\n../", "\n..\n", "/../", "/..\n")
-
-
 def are_safe_paths(paths: Collection[str]) -> bool:
     """Tell whether all paths stay inside their folder; a thousand at the price of a few."""
-    lines = "\n".join(("", *paths, ""))
-    if lines.count("\n") == len(paths) + 1 and not any(map(lines.__contains__, _SUSPECT)):
+    joined = "/".join(("", *paths, ""))
+    # Empty parts show as two slashes, wherever they are; "." and ".." begin like hidden names, which are looked at.
+    if not any(map(joined.__contains__, ("//", "/.", "\0"))):
         return max(map(len, paths), default=0) < 1024 and max(map(str.count, paths, repeat("/")), default=0) < 4
     return all(map(is_safe_path, paths))
 

@@ -8,7 +8,7 @@ which every folder's time of change tells. It is moved away before it is touched
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -23,8 +23,8 @@ SPARES = ".spare"
 #: Seconds after which a spare that was not used costs more room than it is worth.
 STALE_S = 3600.0
 
-#: Folder → when a name in it last came or went, in nanoseconds.
-Stamps = dict[str, int]
+#: Folder → those in it, the top one in itself by an empty name → when a name in one last came or went, in nanoseconds.
+Stamps = dict[str, dict[str, int]]
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -39,24 +39,21 @@ class Ledger(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(Ledger).decode
 
 
-def stamps_of(tree: Tree, folders: Iterable[str]) -> Stamps | None:
-    """Return the stamps of folders of a generation; None when one is missing or none."""
-    inside: dict[str, list[str]] = {}
+def by_place(folders: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names of folders by the folder they are in."""
+    places: dict[str, list[str]] = {}
     for path in folders:
         above, _, name = path.rpartition("/")
-        inside.setdefault(above, []).append(name)
-    found: Stamps = {}
+        places.setdefault(above, []).append(name)
+    return places
+
+
+def stamps_of(tree: Tree, folders: Mapping[str, Iterable[str]]) -> Stamps | None:
+    """Return the stamps of folders of a generation; None when one is missing or none."""
     try:
-        for above, names in inside.items():
-            if "" in names:
-                names.remove("")
-                found[""] = tree.root.own_status().st_mtime_ns
-            prefix = f"{above}/" if above else ""
-            times = tree.folder(above, create=False).times(names)
-            found |= zip([prefix + name for name in names], times, strict=True)
+        return {above: tree.folder(above, create=False).times(names) for above, names in folders.items()}
     except (FileNotFoundError, NotADirectoryError, MaestroError):
         return None
-    return found
 
 
 class Spares:
@@ -92,7 +89,7 @@ class Spares:
                     folder.move_to(session_id, target, name)  # without it its ledger says nothing
                     return ledger, ledger.present
             self.discard(session_id)
-        return None, stamps_of(present, layout.folders_of(manifest.files))
+        return None, stamps_of(present, by_place(layout.folders_of(manifest.files)))
 
     def _ledger(self, folder: Folder, session_id: str) -> Ledger | None:
         """Read what a spare was left with; None when its outer folders are not as they were then."""
@@ -101,9 +98,9 @@ class Spares:
             if content is None or layout.is_dense(content):
                 return None
             ledger = _decode(content)
-            outer = ledger.spare.keys() & {"", *layout.FOLDERS}
+            outer = {path: names for path, names in ledger.spare.items() if path != "runs"}
             with folder.child(session_id) as place, Tree(place) as tree:
-                is_untouched = stamps_of(tree, outer) == {path: ledger.spare[path] for path in outer}
+                is_untouched = stamps_of(tree, outer) == outer
         except (FileNotFoundError, MaestroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return ledger if is_untouched else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Collection, Mapping
 
 from maestro_state.archive import layout
 from maestro_state.archive.home import STAGING, staged_name
-from maestro_state.archive.spare import Ledger, Spares, Stamps, stamps_of
+from maestro_state.archive.spare import Ledger, Spares, Stamps, by_place, stamps_of
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder
 from maestro_state.errors import FileCorrupt
@@ -61,17 +62,18 @@ class Staged:
         if folder in self._touched or self._ledger is None:
             return
         self._touched.add(folder)
-        left = self._ledger.spare.get(folder)
+        above, _, name = folder.rpartition("/")
+        left = self._ledger.spare.get(above, {}).get(name)
         if left is None:
-            self._touch(folder.rpartition("/")[0])  # it will be made
-        elif stamps_of(self.tree, [folder]) != {folder: left}:
+            self._touch(above)  # it will be made
+        elif stamps_of(self.tree, {above: [name]}) != {above: {name: left}}:
             raise self._damaged()
 
     def leave_only(self, files: dict[str, layout.FileEntry], present: dict[str, layout.FileEntry]) -> None:
         """Take away what the spare has of ours beyond these files."""
         if self._ledger is not None:
             for path in (present.keys() | self._ledger.differ) - files.keys():
-                if path.rpartition("/")[0] in self._ledger.spare:
+                if self.tree.status(path) is not None:
                     self.make_way(path)
 
     def reopen(self) -> Tree:
@@ -83,19 +85,23 @@ class Staged:
         """Look again, by the names that will be swapped in, at what says what all the others are, and every folder;
         None when that is not what was written. Raises FileCorrupt when others changed the spare.
         """
-        if self._ledger is None:
-            folders = layout.folders_of(manifest.files)
-        else:
-            folders = self._ledger.spare.keys() | self._touched
         with self.reopen() as tree:
-            stamps = stamps_of(tree, folders)
+            stamps = stamps_of(tree, self._folders(manifest))
             if stamps is None or tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT) != encoded:
                 return None
-        if self._ledger is not None:
-            left = self._ledger.spare
-            if any(stamps[folder] != left[folder] for folder in left.keys() - self._touched):
+        for above, left in self._ledger.spare.items() if self._ledger else ():
+            changed = [name for name, time in left.items() if stamps[above][name] != time]
+            if any((f"{above}/{name}" if above else name) not in self._touched for name in changed):
                 raise self._damaged()
         return stamps
+
+    def _folders(self, manifest: layout.Manifest) -> Mapping[str, Collection[str]]:
+        """Return every folder there should be."""
+        if self._ledger is None:
+            return by_place(layout.folders_of(manifest.files))
+        spare = self._ledger.spare
+        touched = by_place(self._touched)
+        return {above: {*spare.get(above, ()), *touched.get(above, ())} for above in spare.keys() | touched.keys()}
 
     def _damaged(self) -> FileCorrupt:
         return FileCorrupt(f"the spare of {self._session_id} is not as it was left")

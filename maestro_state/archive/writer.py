@@ -276,7 +276,7 @@ class Generation:
         """Say how the replaced one, if it is kept, differs from this one."""
         stamps = self._staged.stamps
         # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
-        if self.old is None or stamps is None or self._has_strange_folders or stamps.keys() - found.keys():
+        if self.old is None or stamps is None or self._has_strange_folders or _lacks(found, stamps):
             return None
         differ = {*self._written, *(path for path, _ in self._same), *(self.old.files.keys() - manifest.files.keys())}
         return Ledger(manifest.digest, differ, present=found, spare=stamps)
@@ -304,6 +304,11 @@ class Generation:
         self._lanes.close()
         if self._opened is not None:
             self._opened.remove()
+
+
+def _lacks(found: Stamps, before: Stamps) -> bool:
+    """Tell whether a folder is not there any more."""
+    return any(names.keys() - found.get(above, {}).keys() for above, names in before.items())
 
 
 @contextmanager
