@@ -133,7 +133,7 @@ def _before(generation: Generation) -> Before | None:
 
 async def _write_contents(generation: Generation, live: AsyncLive, moment: Moment, before: Before | None) -> None:
     """Write everything but the streams; what is as it was is not even looked at."""
-    generation.keep_all()
+    generation.keep_all(_wanted(moment) if moment.is_whole else None)
     items = _changed(moment.items, before.items if before else [])
     runs = _changed(moment.runs, before.runs if before else [])
     for item in items:
@@ -156,6 +156,18 @@ async def _write_contents(generation: Generation, live: AsyncLive, moment: Momen
     document = msgspec.to_builtins(moment.session)
     del document["status"]  # follows from the clocks: it is true only while one looks
     generation.put(layout.SESSION, layout.pretty(document))
+
+
+def _wanted(moment: Moment) -> set[str]:
+    """Return every file the archive of a session has: there may be others, of a history that the server gave up."""
+    wanted = {layout.SESSION, layout.ACTIVE, layout.LAST_OUTPUT, layout.RELEVANT, layout.RECORD,
+              layout.MESSAGES, layout.EVENTS, layout.CHUNKS}  # fmt: skip
+    for item in moment.items:
+        wanted |= {layout.item_path(item.id), layout.blob_path(item.id)}
+    for run in moment.runs:
+        names = ("meta.json", "sent_context.json", "prompt.txt", "output.txt")
+        wanted |= {layout.run_path(run.id, name) for name in names}
+    return wanted
 
 
 def _changed(found: list[Part], known: list[Part]) -> list[Part]:

@@ -11,6 +11,9 @@ from maestro_state.archive.tree import Tree
 from maestro_state.contents import OutputRef
 from maestro_state.errors import MaestroError, SessionNotFound
 
+#: How often an archive that is replaced meanwhile is looked at.
+_TRIES = 10
+
 
 class Damage(msgspec.Struct, frozen=True):
     """One file that is not what it should be."""
@@ -29,10 +32,17 @@ class Report(msgspec.Struct, frozen=True):
 
 def verify(home: Home, session_id: str) -> Report:
     """Check one archive: by its manifest, or, written by another program, by the digests in its own files."""
-    folder = home.open_session(session_id)
-    if folder is None:
-        raise SessionNotFound(session_id)
-    with Tree(folder) as tree:
+    for _ in range(_TRIES):
+        before = _manifest_digest(home, session_id)
+        report = _look(home, session_id)
+        # What is replaced while one looks at it may be taken apart: that is not damage.
+        if report.ok or before == _manifest_digest(home, session_id):
+            break
+    return report
+
+
+def _look(home: Home, session_id: str) -> Report:
+    with _opened(home, session_id) as tree:
         manifest, lie = None, None
         try:
             manifest = _manifest(tree, session_id)
@@ -49,6 +59,22 @@ def verify(home: Home, session_id: str) -> Report:
 def _manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
     content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
     return None if content is None else layout.decode_manifest(content, session_id)
+
+
+def _manifest_digest(home: Home, session_id: str) -> layout.FileEntry | None:
+    """Say which generation is in place, without keeping its manifest: a forged one may be large."""
+    with _opened(home, session_id) as tree:
+        try:
+            return tree.entry(layout.MANIFEST)
+        except MaestroError:
+            return None
+
+
+def _opened(home: Home, session_id: str) -> Tree:
+    folder = home.open_session(session_id)
+    if folder is None:
+        raise SessionNotFound(session_id)
+    return Tree(folder)
 
 
 def _by_manifest(tree: Tree, manifest: layout.Manifest) -> tuple[int, list[Damage]]:
@@ -77,10 +103,7 @@ def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage]]:
     damaged: list[Damage] = []
     checked = 0
     archived = ArchivedSession(home, session_id)
-    folder = home.open_session(session_id)
-    if folder is None:
-        raise SessionNotFound(session_id)
-    with Tree(folder) as tree:
+    with _opened(home, session_id) as tree:
         for path in sorted(path for path in tree.walk() if path.endswith(".json") and not path.startswith("exports/")):
             checked += 1
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 from maestro_state.archive import layout
@@ -45,9 +45,9 @@ class Generation:
         self._linked: list[str] = []
         #: What was taken over and is not in the new tree yet.
         self._lacking: set[str] = set()
-        #: Second names of files that may not be written yet, and under which name a content that stays is stored.
+        #: Second names of files that may not be written yet.
         self._same: list[tuple[str, str]] = []
-        self._lasting: dict[str, str] | None = None
+        self._by_digest: dict[str, str] | None = None
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
         self._opened: Staged | None = None
@@ -76,10 +76,11 @@ class Generation:
             return None
         return layout.decode_record(content)
 
-    def keep_all(self) -> None:
-        """Take over every file of the present generation, to be replaced or left out by what follows."""
+    def keep_all(self, among: Container[str] | None = None) -> None:
+        """Take over every file of the present generation, or those among some, to be replaced by what follows."""
         if self.old is not None:
-            self._files = dict(self.old.files)
+            files = self.old.files
+            self._files = dict(files) if among is None else {path: files[path] for path in files if path in among}
             self._lacking = self._staged.lacks(self._files)
 
     def keep(self, path: str) -> bool:
@@ -117,11 +118,14 @@ class Generation:
         """Have a content that never changes under a path, if it is stored under any; tell whether that was possible."""
         if self._is_kept(path, digest):
             return True
-        if self._lasting is None:
-            # Backwards: of equal files the first one counts, and what grows comes last.
-            self._lasting = {entry.sha256: one for one, entry in reversed(self._files.items())}
-        stored = self._lasting.get(digest)
-        if stored is None or not layout.is_lasting(stored):
+        if self._by_digest is None:
+            self._by_digest = {entry.sha256: one for one, entry in self._files.items()}
+        stored = self._by_digest.get(digest)
+        if stored is not None and not layout.is_lasting(stored):
+            # Looked through only now: an output that is equal to what it was asked for is rare.
+            equal = (one for one, entry in self._files.items() if entry.sha256 == digest and layout.is_lasting(one))
+            stored = next(equal, None)
+        if stored is None:
             return False
         self._staged.make_way(path)
         self._same.append((path, stored))
@@ -132,8 +136,8 @@ class Generation:
         """Write a file that will never change, whose digest is known: among those, the same content is stored once."""
         if not self.share(path, digest):
             self._write(path, content, digest)
-            if self._lasting is not None:
-                self._lasting[digest] = path
+            if self._by_digest is not None:
+                self._by_digest[digest] = path
 
     def _is_kept(self, path: str, digest: str) -> bool:
         if not self.has(path, digest):
@@ -278,7 +282,8 @@ class Generation:
         # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
         if self.old is None or stamps is None or self._has_strange_folders or _lacks(found, stamps):
             return None
-        differ = {*self._written, *(path for path, _ in self._same), *(self.old.files.keys() - manifest.files.keys())}
+        changed = {*self._written, *(path for path, _ in self._same)}
+        differ = (changed & manifest.files.keys()) | (self.old.files.keys() - manifest.files.keys())
         return Ledger(manifest.digest, differ, present=found, spare=stamps)
 
     def _swap(self, manifest: layout.Manifest, ledger: Ledger | None, *, keep_replaced: bool) -> None:

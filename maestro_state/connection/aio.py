@@ -111,8 +111,8 @@ class AsyncConnection:
                     await asyncio.sleep(0)  # a task does nothing before its first turn
                 yield reply
         finally:
-            if asked is not None:
-                asked.cancel()
+            if asked is not None and not asked.cancel() and not asked.cancelled():
+                asked.exception()  # it failed before anybody wanted it: nobody is told later either
 
     async def script(self, script: Script, keys: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run a script by its digest, and by its body when the server does not know it yet."""

@@ -89,17 +89,17 @@ class Connection:
 
         The next one is sent before a reply is handed out: the server is at it while the caller uses what it has.
         """
-        link: Link | None = None
+        ahead: Link | None = None
         try:
             while command is not None:
+                link, ahead = ahead, None
                 reply = self._receive(link, command)
-                link = None
                 command = following(reply)
-                link = self._send(command) if command else None
+                ahead = self._send(command) if command else None
                 yield reply
         finally:
-            if link is not None:
-                link.close()  # its reply is still to come
+            if ahead is not None:
+                ahead.close()  # its reply is still to come
 
     def _send(self, command: tuple[Any, ...]) -> Link | None:
         """Send a command ahead; None when there is no socket for it: then it is run when its reply is wanted."""

@@ -47,7 +47,7 @@ class Moment(msgspec.Struct, frozen=True):
     items: list[ContextItem]
     runs: list[Run]
     relevant: list[RelevantOutput]
-    # The rest is known of the runs that were read: of all, or of those that may have changed.
+    is_whole: bool  #: False when only what may have changed was read; the rest is known of the runs that were
     sent: dict[str, bytes]  #: run → what it was given, as JSON
     first: dict[str, str | None]  #: run → id of the first piece it printed, where an earlier try may have printed too
     printed: int | None  #: bytes that they have printed; None when that is not known of each
@@ -75,7 +75,7 @@ def read_contents(terms: Terms, session_id: str, now_ms: int) -> Call:
 
 
 def read_changes(terms: Terms, session_id: str, now_ms: int, before: Before) -> Call:
-    """Read a session at one moment as what has changed since an earlier one; None when too much has.
+    """Read a session at one moment as what has changed since an earlier one; None when that is too much, or unknown.
 
     Every change of an item or a run has its event; only open runs change without.
     """
@@ -103,6 +103,7 @@ def _moment(terms: Terms, session_id: str, now_ms: int, reply: list[Any], before
         items=_merged(before.items, contents.read_items(terms, session_id).read(items)),
         runs=_merged(before.runs, found),
         relevant=_relevant(before.relevant, contents.relevant_in(run_fields)),
+        is_whole=not before.last_id,
         sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
         first={run.id: _text_or_none(run_fields.get(f"{run.id}:first")) for run in found},
         printed=_printed(run_fields),

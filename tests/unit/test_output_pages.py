@@ -1,8 +1,8 @@
-"""How many pieces of output are read at a time: many small ones, and never more than memory should hold."""
+"""How much is read at a time: many small pieces and contents, and never more than memory should hold."""
 
 from __future__ import annotations
 
-from maestro_state.ops.archiving import OUTPUT_LEFT_BYTES, OUTPUT_PAGE, next_output_page
+from maestro_state.ops.archiving import BLOB_BYTES, OUTPUT_LEFT_BYTES, OUTPUT_PAGE, in_batches, next_output_page
 from workers.invoke import PIECE_BYTES
 
 
@@ -25,3 +25,11 @@ def test_small_pieces_are_read_many_at_a_time_and_large_ones_few():
     """About a megabyte at a time, whatever the size of a piece."""
     assert _most(PIECE_BYTES, 0) == OUTPUT_PAGE
     assert _most(8192, 0) * 8192 == 1 << 20
+
+
+def test_contents_are_read_together_up_to_a_megabyte_and_each_one_once():
+    """Small ones share a batch, a large one has its own, and none is left out."""
+    sizes = [10, 20, BLOB_BYTES, BLOB_BYTES + 1, 5, BLOB_BYTES - 5, 1]
+    digests = [str(number) for number in range(len(sizes))]
+    assert in_batches(digests, sizes) == [["0", "1"], ["2"], ["3"], ["4", "5"], ["6"]]
+    assert in_batches([], []) == []
