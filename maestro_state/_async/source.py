@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from maestro_state._async.server import AsyncServer
 from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem, last_output
 from maestro_state.models import Event, Field, Message, Session
-from maestro_state.ops import archiving, contents
+from maestro_state.ops import archiving, contents, paging
 from maestro_state.ops import events as event_ops
 from maestro_state.ops import messages as message_ops
 from maestro_state.ops import runs as run_ops
@@ -149,7 +149,7 @@ class AsyncLive:
         """Yield contents by their digests, a megabyte at a time: some are used while the next are on their way."""
         connection, key = self._server.connection, self._server.terms.keys.of_session(self.id, "blobs")
         sizes = await connection.calls([("HSTRLEN", key, digest) for digest in digests])
-        batches = archiving.in_batches(digests, sizes)
+        batches = paging.in_batches(digests, sizes)
         commands = iter([("HMGET", key, *batch) for batch in batches])
         waiting = iter(batches)
         async for found in connection.replies(next(commands, None), lambda _: next(commands, None)):
@@ -174,9 +174,9 @@ class AsyncLive:
         self, start: str, end: str, left: int | None = None
     ) -> AsyncIterator[list[tuple[str, str, bytes]]]:
         """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes; at most `left` bytes."""
-        pages = archiving.OutputPages(self._server.terms, self.id, (start, end), left)
+        pages = paging.OutputPages(self._server.terms, self.id, (start, end), left)
         async for reply in self._server.connection.replies(pages.command(), pages.following):
-            yield archiving.read_printed(reply)
+            yield paging.read_printed(reply)
 
     async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
         """Return the messages after one, or the last ones, or all."""
@@ -189,17 +189,17 @@ class AsyncLive:
 
     async def message_pages(self, start: str, end: str) -> AsyncIterator[list[Message]]:
         """Yield the messages in a span of ids, page by page."""
-        while page := await self._server.fetch(archiving.read_messages(self._server.terms, self.id, start, end)):
+        while page := await self._server.fetch(paging.read_messages(self._server.terms, self.id, start, end)):
             yield page
-            if len(page) < archiving.PAGE:
+            if len(page) < paging.PAGE:
                 return
             start = f"({page[-1].id}"
 
     async def event_pages(self, start: str, end: str) -> AsyncIterator[list[Event]]:
         """Yield the stored events in a span of ids, page by page."""
-        while page := await self._server.fetch(archiving.read_events(self._server.terms, self.id, start, end)):
+        while page := await self._server.fetch(paging.read_events(self._server.terms, self.id, start, end)):
             yield page
-            if len(page) < archiving.PAGE:
+            if len(page) < paging.PAGE:
                 return
             start = f"({page[-1].id}"
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from maestro_state.archive import foreign, layout
 from maestro_state.archive.home import Home
+from maestro_state.archive.present import described, read_manifest
 from maestro_state.archive.reader import ArchivedSession
 from maestro_state.archive.tree import Tree
-from maestro_state.archive.writer import Generation, described, read_manifest
+from maestro_state.archive.writer import Generation
 from maestro_state.errors import Conflict, FileCorrupt, SessionNotFound
 from maestro_state.models import id_order
 

@@ -14,8 +14,8 @@ import msgspec
 
 from maestro_state.archive import foreign, layout
 from maestro_state.archive.home import Home
+from maestro_state.archive.present import read_manifest
 from maestro_state.archive.tree import Tree
-from maestro_state.archive.writer import read_manifest
 from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
 from maestro_state.errors import FileCorrupt, MaestroError, NotFound, SessionNotFound
 from maestro_state.models import Event, Message, Session

@@ -7,7 +7,6 @@ generation is touched before the swap, and a file is never written to once it ha
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
@@ -15,11 +14,12 @@ from maestro_state.archive import layout
 from maestro_state.archive.growing import Growing
 from maestro_state.archive.home import STAGING, Home
 from maestro_state.archive.lanes import Lanes
+from maestro_state.archive.present import described, read_manifest
 from maestro_state.archive.spare import Ledger, Spares, Stamps, stamps_of
 from maestro_state.archive.staged import Staged
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder
-from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
+from maestro_state.errors import ArchiveFailed, FileCorrupt
 
 #: Files that grow at the same time and have something waiting, at most; the oldest is written then.
 _GROWING_MAX = 32
@@ -344,28 +344,3 @@ def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool =
             f"the archive in {home.path} could not be written: {os.strerror(error.errno or 0)}",
             hint="make room or make it writable, then maestro session sync; the session is still on the server",
         ) from error
-
-
-def described(tree: Tree, session_id: str) -> layout.Manifest:
-    """Describe the archive of another program; what is exported is not part of it."""
-    files = {}
-    for path in tree.walk():
-        if not path.startswith("exports/") and path != layout.MANIFEST and (entry := _regular(tree, path)):
-            files[path] = entry
-    return layout.Manifest(
-        format=layout.FORMAT, session_id=session_id, generation=0, written_at="", last_id="", files=files
-    )
-
-
-def _regular(tree: Tree, path: str) -> layout.FileEntry | None:
-    status = tree.status(path)
-    return tree.entry(path) if status and stat.S_ISREG(status.st_mode) else None
-
-
-def read_manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
-    """Read a folder's manifest; None when there is none, or it is damaged: then nothing in there is trusted."""
-    try:
-        content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
-        return None if content is None else layout.decode_manifest(content, session_id)
-    except MaestroError:
-        return None

@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from maestro_state._sync.source import Live
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.contents import Usage
-from maestro_state.errors import MaestroError
+from maestro_state.errors import ArchiveFailed, MaestroError
 from maestro_state.ops import archiving
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
 from maestro_state.states import FROZEN
@@ -230,3 +231,31 @@ def test_most_checkpoints_read_only_what_changed(real: Backend, monkeypatch):
             maestro.runs.start("p", dry=True)
         maestro.archive.sync()
         assert whole[-1]
+
+
+def test_a_server_that_was_put_back_is_read_whole(real: Backend):
+    """What the archive had of the history that is gone goes with it, as soon as the session goes on."""
+    clock = Clock()
+    with real.open(now_ms=clock) as maestro:
+        life = Life(maestro, real.project, clock)
+        for what in ("text", "run", "claim", "print", "finish", "checkpoint"):
+            life.step(what, 0)
+        keys = maestro.server.terms.keys.session(life.session_id)
+        saved = {key: real.raw.dump(key) for key in keys if real.raw.exists(key)}
+        for what in ("run", "claim", "print", "finish", "text", "checkpoint"):
+            life.step(what, 0)
+        folder = real.project / ".maestro/sessions" / life.session_id
+        assert (folder / "runs/0002/output.txt").exists()  # control: it was there
+        real.raw.delete(*keys)
+        for key, value in saved.items():
+            real.raw.restore(key, 10**9, value)
+        with pytest.raises(ArchiveFailed, match="goes further"):
+            maestro.archive.sync()
+        for what in ("text", "text"):
+            life.step(what, 0)
+        assert maestro.archive.sync().current
+        assert not (folder / "runs/0002").exists()
+        record = layout.decode_record((folder / layout.RECORD).read_bytes())
+        assert [run.id for run in record.runs] == ["0001"]
+        assert record.items == Live(maestro.server, life.session_id).items()
+        assert maestro.archive.verify(life.session_id).ok

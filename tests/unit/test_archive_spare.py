@@ -12,6 +12,7 @@ import pytest
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.archive.spare import SPARES, STALE_S
+from maestro_state.archive.tree import Tree
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import replacing
 from maestro_state.disk import Folder
@@ -344,3 +345,19 @@ def test_spares_go_with_their_session_and_with_time(kept: Path):
             write_generation(kept, number, keep_spare=True)
         gone(SESSION_ID)
         assert os.listdir(kept / ".maestro/sessions" / SPARES) == []
+
+
+def test_an_archive_that_is_replaced_while_it_is_verified_is_not_damaged(kept: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two checkpoints take apart the very tree that is being looked at: what is in place then is what counts."""
+    home, entry, coming = Home.of_project(Project(kept)), Tree.entry, [2, 2]
+
+    def meanwhile(self, path):
+        while path != layout.MANIFEST and coming:
+            write_generation(kept, coming.pop(), keep_spare=True)
+        return entry(self, path)
+
+    monkeypatch.setattr(Tree, "entry", meanwhile)
+    assert verify(home, SESSION_ID).ok
+    coming += [1, 1]
+    monkeypatch.setattr("maestro_state.archive.verify._TRIES", 1)
+    assert not verify(home, SESSION_ID).ok  # control: looked at once, it seems damaged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maestro_state.ops.archiving import BLOB_BYTES, OUTPUT_LEFT_BYTES, OUTPUT_PAGE, in_batches, next_output_page
+from maestro_state.ops.paging import BLOB_BYTES, OUTPUT_LEFT_BYTES, OUTPUT_PAGE, in_batches, next_output_page
 from workers.invoke import PIECE_BYTES
 
 
