@@ -64,6 +64,9 @@ class Flush:
         progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
         if progress.last_id is None:
             raise SessionNotFound(session_id)
+        if progress.filling:
+            # Its messages keep their ids: written now, those that are still to come would be passed over for ever.
+            raise ArchiveBusy(f"session {session_id} is still taking over what it is a fork of", hint="try again")
         live = Live(self._server, session_id)
         home = self._places.of(session_id, progress.project)
         for _ in range(_TRIES):
@@ -200,12 +203,30 @@ def _write_streams(generation: Generation, live: Live, start: str, moment: Momen
     for events in live.event_pages(start, end):
         generation.append(layout.EVENTS, layout.json_lines([one.document() for one in events]))
     begun: dict[str, bool] = {}
-    for pieces in live.output_pages(start, end, moment.printed):
+    for pieces in live.output_pages(start, end, moment.printed_in_all):
         _write_printed(generation, moment, begun, pieces)
     for run_id, first in moment.first.items():
         # It was put back and has printed nothing since: the archive has only what the given-up try printed.
         if first is None:
             generation.leave_out(layout.run_path(run_id, "output.txt"))
+    _mend_outputs(generation, live, moment)
+
+
+def _mend_outputs(generation: Generation, live: Live, moment: Moment) -> None:
+    """Write outputs anew that are not what their runs say: to a server that was put back a run prints once more what
+    the archive has already.
+    """
+    for run in moment.runs:
+        first, path = moment.first.get(run.id), layout.run_path(run.id, "output.txt")
+        if first is None:
+            continue
+        found, digest = generation.entry(path), run.output_ref.digest if run.output_ref else None
+        is_right = found and found.size == moment.printed.get(run.id, found.size) and digest in (None, found.sha256)
+        if not is_right:
+            generation.start_over(path)
+            begun: dict[str, bool] = {}
+            for pieces in live.output_pages(first, moment.last_id):
+                _write_printed(generation, moment, begun, [piece for piece in pieces if piece[1] == run.id])
 
 
 def _write_printed(

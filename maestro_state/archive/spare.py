@@ -7,6 +7,7 @@ which every folder's time of change tells. It is moved away before it is touched
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 
@@ -32,6 +33,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
     digest: str  #: of the present generation's manifest
     differ: set[str]  #: our files that the spare does not have as the present generation has them
+    strangers: set[str]  #: files of others, which must be the same in both: else what somebody writes to one is lost
     present: Stamps
     spare: Stamps
 
@@ -84,15 +86,15 @@ class Spares:
         folder = self._folder()
         if folder is not None:
             with folder:
-                ledger = self._ledger(folder, session_id)
+                ledger = self._ledger(folder, session_id, present)
                 if ledger and ledger.digest == manifest.digest and stamps_of(present, ledger.present) == ledger.present:
                     folder.move_to(session_id, target, name)  # without it its ledger says nothing
                     return ledger, ledger.present
             self.discard(session_id)
         return None, stamps_of(present, by_place(layout.folders_of(manifest.files)))
 
-    def _ledger(self, folder: Folder, session_id: str) -> Ledger | None:
-        """Read what a spare was left with; None when its outer folders are not as they were then."""
+    def _ledger(self, folder: Folder, session_id: str, present: Tree) -> Ledger | None:
+        """Read what a spare was left with; None when its outer folders, or others' files, are not as they were then."""
         try:
             content = folder.read(f"{session_id}.json", limit=layout.JSON_LIMIT)
             if content is None or layout.is_dense(content):
@@ -100,7 +102,9 @@ class Spares:
             ledger = _decode(content)
             outer = {path: names for path, names in ledger.spare.items() if path != "runs"}
             with folder.child(session_id) as place, Tree(place) as tree:
-                is_untouched = stamps_of(tree, outer) == outer
+                is_untouched = stamps_of(tree, outer) == outer and all(
+                    _is_one_file(tree.status(path), present.status(path)) for path in ledger.strangers
+                )
         except (FileNotFoundError, MaestroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return ledger if is_untouched else None
@@ -151,3 +155,7 @@ class Spares:
             ledger = folder.status(f"{session_id}.json")
         # A clock that was set back makes it look new, one set forward old: either way only room is at stake.
         return ledger is None or time.time() - ledger.st_mtime > STALE_S
+
+
+def _is_one_file(one: os.stat_result | None, other: os.stat_result | None) -> bool:
+    return one is not None and other is not None and (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Collection, Mapping
 
@@ -42,6 +43,11 @@ class Staged:
         """Tell whether nothing was there to begin with."""
         return self._ledger is None
 
+    @property
+    def strangers(self) -> set[str]:
+        """What others put into the present generation and is here too."""
+        return self._ledger.strangers if self._ledger else set()
+
     def lacks(self, files: dict[str, layout.FileEntry]) -> set[str]:
         """Return which files of the present generation are not here as they are there."""
         return set(files) if self._ledger is None else self._ledger.differ & files.keys()
@@ -54,7 +60,7 @@ class Staged:
             return
         self._touch(path.rpartition("/")[0])
         status = self.tree.status(path)
-        if status is not None and not (to_write and stat.S_ISREG(status.st_mode) and status.st_nlink == 1):
+        if status is not None and not (to_write and _may_be_written_over(status)):
             self.tree.remove(path)
 
     def _touch(self, folder: str) -> None:
@@ -111,3 +117,7 @@ class Staged:
         self.tree.close()
         with self._sessions.child(STAGING) as staging:
             staging.remove_tree(self.name)
+
+
+def _may_be_written_over(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and bool(status.st_mode & stat.S_IWUSR)

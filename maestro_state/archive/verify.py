@@ -61,13 +61,14 @@ def _manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
     return None if content is None else layout.decode_manifest(content, session_id)
 
 
-def _manifest_digest(home: Home, session_id: str) -> layout.FileEntry | None:
+def _manifest_digest(home: Home, session_id: str) -> str | None:
     """Say which generation is in place, without keeping its manifest: a forged one may be large."""
     with _opened(home, session_id) as tree:
         try:
-            return tree.entry(layout.MANIFEST)
+            content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
         except MaestroError:
             return None
+        return None if content is None else layout.sha256(content)
 
 
 def _opened(home: Home, session_id: str) -> Tree:

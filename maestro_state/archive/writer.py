@@ -45,9 +45,15 @@ class Generation:
         self._linked: list[str] = []
         #: What was taken over and is not in the new tree yet.
         self._lacking: set[str] = set()
+        #: Files that are not what the present generation has under their names.
+        self._changed: set[str] = set()
+        #: Under which names contents that last are stored, here and in the present generation, by their digests.
+        self._lasting: dict[str, str] = {}
+        self._stored: dict[str, str] | None = None
         #: Second names of files that may not be written yet.
         self._same: list[tuple[str, str]] = []
-        self._by_digest: dict[str, str] | None = None
+        #: What others put into the present generation.
+        self._strangers: set[str] = set()
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
         self._opened: Staged | None = None
@@ -68,11 +74,14 @@ class Generation:
         return entry is not None and (digest is None or entry.sha256 == digest)
 
     def known(self) -> layout.Record | None:
-        """Return what the present generation has in maestro.json; None when that is not as its manifest says."""
-        if self._present is None or not self.has(layout.RECORD):
+        """Return what the present generation has in maestro.json; None when that is not as its manifest says, or costs
+        more to read than it saves.
+        """
+        entry = self.old.files.get(layout.RECORD) if self.old else None
+        if self._present is None or entry is None or entry.size > layout.JSON_LIMIT:
             return None
         content = self._present.read(layout.RECORD, limit=layout.JSON_LIMIT)
-        if content is None or not self.has(layout.RECORD, layout.sha256(content)):
+        if content is None or layout.sha256(content) != entry.sha256:
             return None
         return layout.decode_record(content)
 
@@ -86,17 +95,18 @@ class Generation:
     def keep(self, path: str) -> bool:
         """Take one file over from the present generation; False when it is not there as it should be."""
         entry = self.old.files.get(path) if self.old else None
-        if entry is None or (self._staged.lacks({path: entry}) and not self._link(path, entry)):
+        if entry is None or (self._staged.lacks({path: entry}) and not self._link(path, path)):
             return False
         self._files[path] = entry
         return True
 
-    def _link(self, path: str, entry: layout.FileEntry) -> bool:
-        status = self._present.status(path) if self._present else None
-        if self._present is None or status is None or status.st_size != entry.size:
+    def _link(self, path: str, stored: str) -> bool:
+        """Give a file of the present generation a name here; False when it is not there as it should be."""
+        status = self._present.status(stored) if self._present else None
+        if self._present is None or self.old is None or status is None or status.st_size != self.old.files[stored].size:
             return False
         self._staged.make_way(path)
-        self._give_name(path, self._present, path)
+        self._give_name(path, self._present, stored)
         return True
 
     def _give_name(self, path: str, source: Tree, source_path: str) -> None:
@@ -118,26 +128,35 @@ class Generation:
         """Have a content that never changes under a path, if it is stored under any; tell whether that was possible."""
         if self._is_kept(path, digest):
             return True
-        if self._by_digest is None:
-            self._by_digest = {entry.sha256: one for one, entry in self._files.items()}
-        stored = self._by_digest.get(digest)
-        if stored is not None and not layout.is_lasting(stored):
-            # Looked through only now: an output that is equal to what it was asked for is rare.
-            equal = (one for one, entry in self._files.items() if entry.sha256 == digest and layout.is_lasting(one))
-            stored = next(equal, None)
-        if stored is None:
+        if (written := self._lasting.get(digest)) is not None:
+            self._staged.make_way(path)
+            self._same.append((path, written))
+            self._note(path, self._files[written])
+            return True
+        # Else of the present generation, not of this one: here that name may get another content before all is done.
+        stored = self._name_of(digest)
+        if stored is None or self.old is None or not self._link(path, stored):
             return False
-        self._staged.make_way(path)
-        self._same.append((path, stored))
-        self._note(path, self._files[stored])
+        self._note(path, self.old.files[stored])
         return True
+
+    def _name_of(self, digest: str) -> str | None:
+        """Return under which name the present generation has a content that never changes."""
+        files = self.old.files if self.old else {}
+        if self._stored is None:
+            self._stored = {entry.sha256: path for path, entry in files.items()}
+        found = self._stored.get(digest)
+        if found is None or layout.is_lasting(found):
+            return found
+        # Looked through only now: an output that is equal to what it was asked for is rare.
+        equal = (path for path, entry in files.items() if entry.sha256 == digest and layout.is_lasting(path))
+        return next(equal, None)
 
     def put_lasting(self, path: str, content: bytes, digest: str) -> None:
         """Write a file that will never change, whose digest is known: among those, the same content is stored once."""
         if not self.share(path, digest):
             self._write(path, content, digest)
-            if self._by_digest is not None:
-                self._by_digest[digest] = path
+            self._lasting[digest] = path
 
     def _is_kept(self, path: str, digest: str) -> bool:
         if not self.has(path, digest):
@@ -163,6 +182,16 @@ class Generation:
             if len(self._gathering) > _GROWING_MAX:
                 self._gathering.pop(next(iter(self._gathering))).rest()
         growing.write(content)
+
+    def entry(self, path: str) -> layout.FileEntry | None:
+        """Say what a file of the new generation is so far; None when it has none."""
+        growing = self._growing.get(path)
+        return growing.entry() if growing else self._files.get(path)
+
+    def start_over(self, path: str) -> None:
+        """Forget what was added to a file: it is written from its beginning next."""
+        self._growing.pop(path, None)
+        self._gathering.pop(path, None)
 
     def _copy(self, path: str, target: Growing) -> None:
         descriptor = self._present.open(path) if self._present else None
@@ -198,16 +227,19 @@ class Generation:
 
     def _note(self, path: str, entry: layout.FileEntry) -> None:
         self._files[path] = entry
+        self._changed.add(path)
         self._lacking.discard(path)
 
     def _carry_over(self) -> None:
         """Take over what is not ours: exports, and whatever somebody else put into the folder."""
         if self._present is None or not self._staged.is_empty:
-            return  # the spare has it already
+            self._strangers = self._staged.strangers  # the spare has them already
+            return
         known = layout.folders_of(self._files)
         for path in self._present.walk():
             if self._is_strange(path):
                 self._has_strange_folders |= path.rpartition("/")[0] not in known
+                self._strangers.add(path)
                 self._give_name(path, self._present, path)
 
     def _is_strange(self, path: str) -> bool:
@@ -239,19 +271,19 @@ class Generation:
         anything that this one has not. Raises ArchiveFailed when what is on
         the disk is not what was written: nothing is swapped then.
         """
-        staged, present = self._staged, self.old.files if self.old else {}
+        staged = self._staged
         for path, growing in self._growing.items():
             growing.rest()
             self._note(path, growing.entry())
             self._written.append(path)
-        staged.leave_only(self._files, present)
+        staged.leave_only(self._files, self.old.files if self.old else {})
         self._lanes.drain()
         self._lanes.close()
         for path in self._lacking:
-            if not self._link(path, present[path]):
+            if not self._link(path, path):
                 raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
-        for path, as_path in self._same:
-            self._give_name(path, staged.tree, as_path)
+        for path, written in self._same:
+            self._give_name(path, staged.tree, written)
         self._carry_over()
         manifest = layout.sealed(
             layout.Manifest(
@@ -282,9 +314,8 @@ class Generation:
         # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
         if self.old is None or stamps is None or self._has_strange_folders or _lacks(found, stamps):
             return None
-        changed = {*self._written, *(path for path, _ in self._same)}
-        differ = (changed & manifest.files.keys()) | (self.old.files.keys() - manifest.files.keys())
-        return Ledger(manifest.digest, differ, present=found, spare=stamps)
+        differ = self._changed | (self.old.files.keys() - manifest.files.keys())
+        return Ledger(manifest.digest, differ, self._strangers, present=found, spare=stamps)
 
     def _swap(self, manifest: layout.Manifest, ledger: Ledger | None, *, keep_replaced: bool) -> None:
         """Put the generation in place, and the one that was there aside, or away."""

@@ -6,6 +6,7 @@ no state.
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +91,14 @@ class Connection:
         The next one is sent before a reply is handed out: the server is at it while the caller uses what it has.
         """
         ahead: Link | None = None
+        process = os.getpid()
         try:
             while command is not None:
                 link, ahead = ahead, None
+                if link is not None and process != os.getpid():
+                    link.close()  # the parent's, and so is its reply
+                    link = None
+                process = os.getpid()
                 reply = self._receive(link, command)
                 command = following(reply)
                 ahead = self._send(command) if command else None

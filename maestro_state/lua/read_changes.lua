@@ -23,8 +23,8 @@ for _, entry in ipairs(page) do
     local name, value = fields[at], fields[at + 1]
     if name == 'item' or name == 'replaces' then changed.item[value] = true end
     if name == 'run' then changed.run[value] = true end
-    -- An output that is promoted changes its run, which its event does not name.
-    if name == 'kind' and value == 'output' then return {'MANY'} end
+    -- An output that is promoted changes its run, which its event does not name, and a fork is filled without events.
+    if (name == 'kind' and value == 'output') or (name == 'type' and value == 'session.forked') then return {'MANY'} end
   end
 end
 local function read(hash, ids, suffixes)

@@ -36,7 +36,12 @@ class Moment(msgspec.Struct, frozen=True):
     is_whole: bool  #: False when only what may have changed was read; the rest is known of the runs that were
     sent: dict[str, bytes]  #: run → what it was given, as JSON
     first: dict[str, str | None]  #: run → id of the first piece it printed, where an earlier try may have printed too
-    printed: int | None  #: bytes that they have printed; None when that is not known of each
+    printed: dict[str, int]  #: run → bytes it has printed
+
+    @property
+    def printed_in_all(self) -> int | None:
+        """Bytes that they have printed together; None when that is not known of each."""
+        return sum(self.printed.values()) if len(self.printed) == sum(map(bool, self.first.values())) else None
 
 
 class Before(msgspec.Struct, frozen=True):
@@ -92,7 +97,7 @@ def _moment(terms: Terms, session_id: str, now_ms: int, reply: list[Any], before
         is_whole=not before.last_id,
         sent={name[:-5]: value for name, value in run_fields.items() if name.endswith(":sent")},
         first={run.id: _text_or_none(run_fields.get(f"{run.id}:first")) for run in found},
-        printed=_printed(run_fields),
+        printed={name[:-5]: int(value) for name, value in run_fields.items() if name.endswith(":size")},
     )
 
 
@@ -114,11 +119,6 @@ def _relevant(before: list[RelevantOutput], found: list[RelevantOutput]) -> list
 
 def _text_or_none(value: bytes | None) -> str | None:
     return None if value is None else text(value)
-
-
-def _printed(run_fields: dict[str, bytes]) -> int | None:
-    sizes = [int(value) for name, value in run_fields.items() if name.endswith(":size")]
-    return sum(sizes) if len(sizes) == sum(name.endswith(":first") for name in run_fields) else None
 
 
 def _fields(stored: dict[str, bytes]) -> dict[str, Any]:
@@ -161,6 +161,7 @@ class Progress(msgspec.Struct, frozen=True):
     last_id: str | None  #: None when the server has let go of the session
     archived_id: str | None
     waits: str | None  #: why nobody has written it yet, as the last one who tried said
+    filling: str | None  #: set until a fork has everything that it takes over
 
     @property
     def is_done(self) -> bool:
@@ -170,7 +171,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 def read_progress(terms: Terms, session_id: str) -> Query:
     """Ask how far the archive of a session is."""
-    names = ("project", "last_id", "archived_id", "archive_waits")
+    names = ("project", "last_id", "archived_id", "archive_waits", "filling")
 
     def read(reply: list[Any]) -> Progress:
         return Progress(*(None if value is None else text(value) for value in reply))

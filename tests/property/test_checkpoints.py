@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections import Counter
@@ -18,7 +19,7 @@ from maestro_state._sync.source import Live
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.contents import Usage
-from maestro_state.errors import ArchiveFailed, MaestroError
+from maestro_state.errors import ArchiveFailed, MaestroError, WorkFailed
 from maestro_state.ops import archiving
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
 from maestro_state.states import FROZEN
@@ -27,7 +28,7 @@ from tests.backends import Backend, Clock
 #: What can happen, and what happens more often than other things.
 KINDS = (
     *("message", "field", "text", "same_text", "file", "remove", "run", "preview", "claim", "print", "usage", "finish"),
-    *("fail", "cancel", "lose", "promote", "tool", "stranger"),
+    *("fail", "cancel", "lose", "promote", "tool", "stranger", "save", "put_back"),
 )
 OFTEN = ("checkpoint", "checkpoint", "run", "claim", "print", "print", "finish")
 #: With the number of an item or run that it happens to, counted from the newest.
@@ -37,7 +38,8 @@ STEPS = st.tuples(st.sampled_from([*KINDS, *OFTEN, *OFTEN]), st.integers(0, 2))
 FULL = (
     *("text", "same_text", "file", "remove", "same_text", "run", "claim", "print", "checkpoint", "usage", "print"),
     *("finish", "stranger", "checkpoint", "promote", "run", "claim", "print", "checkpoint", "lose", "checkpoint"),
-    *("preview", "field", "tool", "stranger", "run", "claim", "fail", "run", "cancel", "checkpoint", "message"),
+    *("preview", "field", "tool", "stranger", "run", "claim", "print", "save", "print", "same_text", "checkpoint"),
+    *("put_back", "print", "text", "checkpoint", "fail", "run", "cancel", "checkpoint", "message"),
 )
 
 #: How often each has happened.
@@ -47,13 +49,15 @@ DONE: Counter[str] = Counter()
 class Life:
     """One session, and what is done to it."""
 
-    def __init__(self, maestro: Maestro, project: Path, clock: Clock) -> None:
-        self.maestro, self.project, self.clock = maestro, project, clock
+    def __init__(self, maestro: Maestro, backend: Backend, clock: Clock) -> None:
+        self.maestro, self.project, self.raw, self.clock = maestro, backend.project, backend.raw, clock
         self.session_id = maestro.sessions.start("life", tool="echo").id
         self.items: list[str] = []
         self.runs: list[str] = []
         self.claims: dict[str, tuple[Claim, bytes]] = {}
         self.strangers: dict[Path, str] = {}
+        self.saved: dict[str, bytes] = {}
+        self.was_put_back = False
         self.count = 0
 
     def step(self, what: str, back: int) -> None:
@@ -150,6 +154,25 @@ class Life:
             self.strangers[path] = f"mine {self.count}"
             path.write_text(self.strangers[path])
 
+    def save(self, back: int) -> None:
+        """Remember the server's state, as a replica that lags behind has it."""
+        keys = self.maestro.server.terms.keys.session(self.session_id)
+        self.saved = {key: self.raw.dump(key) for key in keys if self.raw.exists(key)}
+
+    def put_back(self, back: int) -> None:
+        """The server loses what came after; owners of runs repeat what it does not have."""
+        if not self.saved:
+            raise WorkFailed("nothing was saved")
+        self.raw.delete(*self.maestro.server.terms.keys.session(self.session_id))
+        for key, value in self.saved.items():
+            self.raw.restore(key, 10**9, value)
+        self.was_put_back = True
+        self.runs = [run.id for run in self.maestro.runs.list()]
+        for run_id, (claim, printed) in [*self.claims.items()]:
+            with suppress(MaestroError):
+                has = len(self.maestro.runs.output(run_id))
+                self.maestro.claims.add_outputs(claim, has, [printed[has:]] if printed[has:] else [])
+
     def checkpoint(self) -> None:
         self.message(0)  # what has no event, such as a sign of life, is archived with the next one that has
         assert self.maestro.archive.sync().current
@@ -166,6 +189,9 @@ class Life:
         found = contents(self.project / ".maestro/sessions" / self.session_id)
         theirs = {str(path.relative_to(self.project / ".maestro/sessions" / self.session_id)): text.encode()
                   for path, text in self.strangers.items()}  # fmt: skip
+        if self.was_put_back:  # what the archive has of messages and events, it keeps, though the server lost it
+            for files, name in itertools.product((wanted, found), (layout.MESSAGES, layout.EVENTS, layout.CHUNKS)):
+                files.pop(name, None)
         assert sorted(found) == sorted(wanted | theirs)
         assert found == wanted | theirs
         assert self.maestro.archive.verify(self.session_id).ok
@@ -196,7 +222,7 @@ def test_checkpoints_leave_what_is_written_in_one_go(real: Backend):
     def lives(steps: list[tuple[str, int]]) -> None:
         clock = Clock()
         with real.open(now_ms=clock) as maestro:
-            life = Life(maestro, real.project, clock)
+            life = Life(maestro, real, clock)
             for what, back in steps:
                 life.step(what, back)
             life.checkpoint()
@@ -237,7 +263,7 @@ def test_a_server_that_was_put_back_is_read_whole(real: Backend):
     """What the archive had of the history that is gone goes with it, as soon as the session goes on."""
     clock = Clock()
     with real.open(now_ms=clock) as maestro:
-        life = Life(maestro, real.project, clock)
+        life = Life(maestro, real, clock)
         for what in ("text", "run", "claim", "print", "finish", "checkpoint"):
             life.step(what, 0)
         keys = maestro.server.terms.keys.session(life.session_id)
