@@ -7,6 +7,7 @@ from pathlib import Path
 
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
+from maestro_state.archive.spare import SPARES
 from maestro_state.archive.writer import replacing
 from maestro_state.project import Project
 
@@ -31,6 +32,16 @@ def write_generation(root: Path, number: int, *, keep_spare: bool = False, runs:
             generation.put(path, content)
         generation.commit(last_id=f"{number}-0", written_at="2026-01-01T00:00:00.000+00:00",
                           keep_spare=keep_spare)  # fmt: skip
+
+
+def folder_of(project: Path) -> Path:
+    """Return where the archive is."""
+    return project / ".maestro/sessions" / SESSION_ID
+
+
+def spare_of(project: Path) -> Path:
+    """Return where its spare is."""
+    return project / ".maestro/sessions" / SPARES / SESSION_ID
 
 
 def write_naive(root: Path, number: int) -> None:

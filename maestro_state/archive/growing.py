@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from maestro_state.archive import layout
-from maestro_state.archive.lanes import Lanes
+from maestro_state.archive.scribes import Scribes
 
 #: What a file gathers before it is written; most are complete by then.
 _BUFFER_BYTES = 1 << 19
@@ -14,10 +14,10 @@ _BUFFER_BYTES = 1 << 19
 class Growing:
     """One such file. No handle of it is kept: others are written meanwhile, and there may be many."""
 
-    def __init__(self, lanes: Lanes, path: str) -> None:
+    def __init__(self, scribes: Scribes, path: str) -> None:
         """Name the file, which must not be there."""
         self.path = path
-        self._lanes = lanes
+        self._scribes = scribes
         self._hash = hashlib.sha256()
         self._size = 0
         #: Bytes that were handed on to be written; None before the first.
@@ -40,7 +40,7 @@ class Growing:
             return
         content = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
-        self._lanes.write(self.path, content, at=self._written)
+        self._scribes.write(self.path, content, at=self._written)
         self._written = self._size
 
     def entry(self) -> layout.FileEntry:

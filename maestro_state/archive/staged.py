@@ -23,7 +23,7 @@ class Staged:
         """Take the session's spare if it fits the present generation, and has been left alone; else make a folder."""
         self.name = staged_name(session_id)
         self._sessions = sessions
-        self._session_id = session_id
+        self.session_id = session_id
         self._ledger: Ledger | None = None
         #: Folders of the spare in which something is changed here, each looked at before.
         self._touched: set[str] = set()
@@ -110,7 +110,7 @@ class Staged:
         return {above: {*spare.get(above, ()), *touched.get(above, ())} for above in spare.keys() | touched.keys()}
 
     def _damaged(self) -> FileCorrupt:
-        return FileCorrupt(f"the spare of {self._session_id} is not as it was left")
+        return FileCorrupt(f"the spare of {self.session_id} is not as it was left")
 
     def remove(self) -> None:
         """Throw it away."""

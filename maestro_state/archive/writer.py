@@ -12,10 +12,11 @@ from contextlib import contextmanager
 
 from maestro_state.archive import layout
 from maestro_state.archive.growing import Growing
-from maestro_state.archive.home import STAGING, Home
-from maestro_state.archive.lanes import Lanes
+from maestro_state.archive.home import Home
+from maestro_state.archive.placing import Placing
 from maestro_state.archive.present import described, read_manifest
-from maestro_state.archive.spare import Ledger, Spares, Stamps, stamps_of
+from maestro_state.archive.scribes import Scribes
+from maestro_state.archive.spare import Ledger, Stamps
 from maestro_state.archive.staged import Staged
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder
@@ -57,7 +58,7 @@ class Generation:
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
         self._opened: Staged | None = None
-        self._lanes = Lanes(lambda: self._staged.reopen())
+        self._scribes = Scribes(lambda: self._staged.reopen())
         self._has_strange_folders = False
         self.trashed: str | None = None  #: where the replaced one is, if it was put into the trash
 
@@ -165,7 +166,7 @@ class Generation:
 
     def _write(self, path: str, content: bytes, digest: str) -> None:
         self._staged.make_way(path, to_write=True)
-        self._lanes.write(path, content)
+        self._scribes.write(path, content)
         self._note(path, layout.FileEntry(digest, len(content)))
         self._written.append(path)
 
@@ -174,7 +175,7 @@ class Generation:
         growing = self._growing.get(path)
         if growing is None:
             self._staged.make_way(path, to_write=True)
-            growing = self._growing[path] = Growing(self._lanes, path)
+            growing = self._growing[path] = Growing(self._scribes, path)
             if self.has(path) and not anew:
                 self._copy(path, growing)
         if path not in self._gathering:
@@ -222,7 +223,7 @@ class Generation:
 
     def staged(self) -> Tree:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
-        self._lanes.drain()
+        self._scribes.drain()
         return self._staged.reopen()
 
     def _note(self, path: str, entry: layout.FileEntry) -> None:
@@ -233,7 +234,7 @@ class Generation:
     def _carry_over(self) -> None:
         """Take over what is not ours: exports, and whatever somebody else put into the folder."""
         if self._present is None or not self._staged.is_empty:
-            self._strangers = self._staged.strangers  # the spare has them already
+            self._strangers = self._staged.strangers - self._files.keys()  # the spare has them already
             return
         known = layout.folders_of(self._files)
         for path in self._present.walk():
@@ -246,30 +247,14 @@ class Generation:
         ours = self.old.files if self.old else {}
         return path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST
 
-    def _take_late(self, staging: Folder, replaced: str) -> bool:
-        """Take over what somebody put into the replaced generation while this one was built; tell whether a name came
-        or went there.
-        """
-        with Tree(staging.child(replaced)) as before:
-            stamps = self._staged.stamps
-            if stamps and not self._has_strange_folders and stamps_of(before, stamps) == stamps:
-                return False
-            with Tree(self._folder.child(self.session_id)) as present:
-                late = [path for path in before.walk() if self._is_strange(path) and present.status(path) is None]
-                for path in late:
-                    present.link(path, before, path)
-                if late:
-                    present.sync([], late)
-        return True
-
     def commit(
         self, *, last_id: str, written_at: str, keep_spare: bool = False, keep_replaced: bool = False
     ) -> layout.Manifest:
         """Finish the generation, every file of it read back; make it durable and swap it in.
 
         With `keep_spare` the replaced one is kept to build the next on, with `keep_replaced` in the trash if it has
-        anything that this one has not. Raises ArchiveFailed when what is on
-        the disk is not what was written: nothing is swapped then.
+        anything that this one has not. Raises ArchiveFailed when what is on the disk is not what was written: nothing
+        is swapped then.
         """
         staged = self._staged
         for path, growing in self._growing.items():
@@ -277,8 +262,8 @@ class Generation:
             self._note(path, growing.entry())
             self._written.append(path)
         staged.leave_only(self._files, self.old.files if self.old else {})
-        self._lanes.drain()
-        self._lanes.close()
+        self._scribes.drain()
+        self._scribes.close()
         for path in self._lacking:
             if not self._link(path, path):
                 raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
@@ -305,7 +290,12 @@ class Generation:
         if found is None:
             path = self.home.path_of(self.session_id)
             raise ArchiveFailed(f"{path} would not hold what was written to it", hint="maestro session sync")
-        self._swap(manifest, self._ledger(manifest, found) if keep_spare else None, keep_replaced=keep_replaced)
+        ledger = self._ledger(manifest, found) if keep_spare else None
+        has_all = self.old is not None and self.old.files.items() <= manifest.files.items()
+        placing = Placing(self.home, self._folder, staged, is_strange=self._is_strange)
+        self.trashed = placing.put(
+            None if self._has_strange_folders else staged.stamps, ledger, to_trash=keep_replaced and not has_all
+        )
         return manifest
 
     def _ledger(self, manifest: layout.Manifest, found: Stamps) -> Ledger | None:
@@ -317,27 +307,9 @@ class Generation:
         differ = self._changed | (self.old.files.keys() - manifest.files.keys())
         return Ledger(manifest.digest, differ, self._strangers, present=found, spare=stamps)
 
-    def _swap(self, manifest: layout.Manifest, ledger: Ledger | None, *, keep_replaced: bool) -> None:
-        """Put the generation in place, and the one that was there aside, or away."""
-        spares = Spares(self._folder)
-        if self._staged.is_empty:
-            spares.discard(self.session_id)  # there may be one that could not be built on
-        replaced = self.home.swap(self._folder, self.session_id, self._staged.name)
-        if replaced is None:
-            return
-        with self._folder.child(STAGING) as staging:
-            is_as_it_was = not self._take_late(staging, replaced)
-            if is_as_it_was and ledger and spares.keep(self.session_id, staging, replaced, ledger):
-                return
-            spares.discard(self.session_id)
-            if keep_replaced and (self.old is None or not self.old.files.items() <= manifest.files.items()):
-                self.trashed = self.home.put_into_trash(staging, replaced, self.session_id)
-            else:
-                staging.remove_tree(replaced)
-
     def abandon(self) -> None:
         """Throw the unfinished generation away."""
-        self._lanes.close()
+        self._scribes.close()
         if self._opened is not None:
             self._opened.remove()
 

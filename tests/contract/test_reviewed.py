@@ -8,8 +8,10 @@ import threading
 import pytest
 
 from maestro_state.embedded.origin import has_data
-from maestro_state.errors import InvalidValue, Refused, SessionNotFound
+from maestro_state.errors import ArchiveBusy, InvalidValue, Refused, SessionNotFound
+from maestro_state.ops.claims import Ended
 from tests.backends import Backend
+from tests.stored import digest_of
 
 
 async def test_a_fork_counts_the_items_it_took_over(backend: Backend):
@@ -86,3 +88,47 @@ def test_older_forms_of_data_count_as_data(tmp_path, name: str):
     (tmp_path / name).touch()
     assert has_data(folder)
     os.close(folder)
+
+
+async def test_a_fork_is_archived_only_when_it_has_everything(backend: Backend):
+    """Written halfway, what is still to come would be passed over later: its messages have older ids."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("work")
+        await maestro.messages.add("user", "why?")
+        fork = await maestro.sessions.fork(session.id, "again")
+        record = maestro.server.terms.keys.of_session(fork.id, "session")
+        folder = backend.project / ".maestro/sessions" / fork.id
+        backend.raw.hset(record, "filling", "1")
+        with pytest.raises(ArchiveBusy, match="still taking over"):
+            await maestro.archive.sync(fork.id)
+        assert not folder.exists()
+        backend.raw.hdel(record, "filling")
+        assert (await maestro.archive.sync(fork.id)).current
+        assert b"why?" in (folder / "messages.jsonl").read_bytes()
+
+
+async def test_output_that_a_server_lost_and_got_again_is_archived_once(backend: Backend):
+    """A failover loses a piece that the archive has; its owner prints it once more."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("work", tool="echo")
+        await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, "0001", "owner")
+        keys = maestro.server.terms.keys.session(session.id)
+        await maestro.claims.add_outputs(claim, 0, [b"one "])
+        saved = {key: backend.raw.dump(key) for key in keys if backend.raw.exists(key)}
+        await maestro.claims.add_outputs(claim, 4, [b"two "])
+        await maestro.archive.sync()
+        for key, value in saved.items():
+            backend.raw.restore(key, 10**9, value, replace=True)
+        await maestro.claims.add_outputs(claim, 4, [b"two ", b"three"])
+        output = backend.project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
+        assert (await maestro.archive.sync()).current
+        assert output.read_bytes() == b"one two three"
+        await maestro.claims.finish(claim, Ended(status="success", size=13, digest=digest_of(b"one two three")))
+        live = [event.data for event in [one async for one in (await maestro.sessions.source(session.id)).events()]]
+        await maestro.sessions.end()
+        backend.raw.delete(*keys)
+        found = await maestro.sessions.source(session.id)
+        assert found.archived
+        assert b"".join([piece async for piece in found.output("0001")]) == b"one two three"
+        assert [event.data async for event in found.events() if event.type != "session.finalized"] == live

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 
 import fakeredis
@@ -160,3 +161,21 @@ async def test_an_error_is_raised_to_whoever_asked(server):
     assert await asyncio.gather(*(aio.call("ECHO", str(n)) for n in range(20))) == [b"%d" % n for n in range(20)]
     connection.close()
     await aio.close()
+
+
+def test_a_fork_halfway_gets_its_own_replies(server):
+    """Parent and child both go on with the same pages: each gets all that are left, none the other's."""
+    for _ in range(10):
+        connection = connect(server.url)
+        pages = connection.replies(page_after("0"), following)
+        assert numbers([next(pages)]) == [1, 2]
+        child = os.fork()
+        if child == 0:
+            is_right = False
+            try:
+                is_right = numbers(list(pages)) == list(range(3, COUNT + 1))
+            finally:
+                os._exit(0 if is_right else 1)
+        assert numbers(list(pages)) == list(range(3, COUNT + 1))
+        assert os.waitpid(child, 0)[1] == 0
+        connection.close()

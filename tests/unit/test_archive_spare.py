@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.archive.spare import SPARES, STALE_S
-from maestro_state.archive.tree import Tree
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import replacing
 from maestro_state.disk import Folder
-from maestro_state.errors import FileCorrupt
 from maestro_state.project import Project
-from tests.generations import SESSION_ID, contents, generation_of, write_generation
+from tests.generations import SESSION_ID, contents, folder_of, generation_of, spare_of, write_generation
 
 
 @pytest.fixture
@@ -26,7 +22,7 @@ def kept(project: Path) -> Path:
     """Return a project with generation 1 in place and generation 0 beside it."""
     for number in (0, 1):
         write_generation(project, number, keep_spare=True)
-    assert (project / ".maestro/sessions" / SPARES / SESSION_ID).is_dir()
+    assert spare_of(project).is_dir()
     return project
 
 
@@ -42,14 +38,6 @@ def links(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Folder, "link", link)
     return linked
-
-
-def folder_of(project: Path) -> Path:
-    return project / ".maestro/sessions" / SESSION_ID
-
-
-def spare_of(project: Path) -> Path:
-    return project / ".maestro/sessions" / SPARES / SESSION_ID
 
 
 def test_checkpoints_take_turns_without_linking(kept: Path, links: list[str]):
@@ -230,98 +218,6 @@ def test_something_else_in_the_place_of_spares_stops_nothing(project: Path, kind
     assert spares.is_symlink() or spares.read_text() == "a file"
 
 
-def _file_gone(spare: Path) -> None:
-    (spare / "runs/0001/output.txt").unlink()
-
-
-def _file_more(spare: Path) -> None:
-    (spare / "runs/0002/mine.txt").write_text("mine")
-
-
-@pytest.mark.parametrize("happened", [_file_gone, _file_more])
-@pytest.mark.parametrize(("before", "number"), [([1, 2, 2], 2), ([1, 2], 1)])
-def test_a_spare_that_was_changed_deep_inside_is_never_put_in_place(
-    project: Path, happened, before: list[int], number: int
-):
-    """Whether or not something is to be written in that folder: the present one stays, and the next try starts anew."""
-    for one in before:
-        write_generation(project, one, runs=3, keep_spare=True)
-    happened(spare_of(project))
-    with pytest.raises(FileCorrupt):
-        write_generation(project, number, runs=3, keep_spare=True)
-    assert generation_of(project, 3) == 2
-    assert verify(Home.of_project(Project(project)), SESSION_ID).ok
-    write_generation(project, number, runs=3, keep_spare=True)
-    assert generation_of(project, 3) == number
-    assert verify(Home.of_project(Project(project)), SESSION_ID).ok
-
-
-@pytest.mark.parametrize("refusal", [errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP])
-def test_where_files_take_no_second_name_they_are_copied(project: Path, monkeypatch: pytest.MonkeyPatch, refusal: int):
-    """Generation after generation is whole, and what others put there stays, and stays away once it is gone."""
-
-    def link(*_args: object, **_options: object) -> None:
-        raise OSError(refusal, os.strerror(refusal))
-
-    monkeypatch.setattr(os, "link", link)
-    write_generation(project, 1, runs=2, keep_spare=True)
-    for path in ("NOTES.txt", "runs/0001/mine.txt"):
-        (folder_of(project) / path).write_text("mine")
-    for number in (2, 1, 2, 1):
-        write_generation(project, number, runs=2, keep_spare=True)
-        assert generation_of(project, 2) == number
-        assert verify(Home.of_project(Project(project)), SESSION_ID).ok
-        assert {(folder_of(project) / path).read_text() for path in ("NOTES.txt", "runs/0001/mine.txt")} == {"mine"}
-    (folder_of(project) / "NOTES.txt").unlink()
-    for number in (2, 1):
-        write_generation(project, number, runs=2, keep_spare=True)
-        assert not (folder_of(project) / "NOTES.txt").exists()
-    assert {path.stat().st_nlink for path in folder_of(project).rglob("*") if path.is_file()} == {1}  # control
-
-
-def test_a_file_with_a_second_name_is_never_written_over(kept: Path):
-    """Somebody keeps a file of the spare under another name: it stays what it was, and so does a link in its place."""
-    spare = spare_of(kept) / "session.json"
-    before = spare.read_bytes()
-    os.link(spare, kept / "second")
-    number = spare.stat().st_ino
-    write_generation(kept, 2, keep_spare=True)
-    assert (kept / "second").read_bytes() == before
-    assert (folder_of(kept) / "session.json").stat().st_ino != number
-    with Folder.open(str(kept)) as folder:
-        os.link(kept / "second", kept / "third")
-        os.symlink(kept / "second", kept / "link")
-        os.mkfifo(kept / "pipe")
-        for name, refusal in (("third", FileExistsError), ("link", OSError), ("pipe", FileExistsError)):
-            with pytest.raises(refusal):
-                folder.open_own(name)
-        assert (kept / "second").read_bytes() == before
-
-
-def test_contents_that_never_change_are_stored_once(project: Path):
-    """Equal ones, in one generation or in several, are one file; a name whose content changes is never among them."""
-
-    def write(last_id: str, files: dict[str, bytes]) -> None:
-        with replacing(Home.of_project(Project(project)), SESSION_ID) as generation:
-            generation.keep_all()
-            for path, content in files.items():
-                if layout.is_lasting(path):
-                    generation.put_lasting(path, content, layout.sha256(content))
-                else:
-                    generation.put(path, content)
-            generation.commit(last_id=last_id, written_at="", keep_spare=True)
-        assert verify(Home.of_project(Project(project)), SESSION_ID).ok
-
-    write("1-0", {"session.json": b"same", "runs/0001/prompt.txt": b"same", "runs/0002/prompt.txt": b"same"})
-    write("2-0", {"session.json": b"other", "runs/0003/prompt.txt": b"same", "context/blobs/ctx-0001.txt": b"same"})
-    write("3-0", {"session.json": b"same", "runs/0004/sent_context.json": b"same", "runs/0004/prompt.txt": b"new"})
-    names = ["runs/0001/prompt.txt", "runs/0002/prompt.txt", "runs/0003/prompt.txt", "context/blobs/ctx-0001.txt",
-             "runs/0004/sent_context.json"]  # fmt: skip
-    assert {(folder_of(project) / name).read_bytes() for name in names} == {b"same"}
-    assert len({(folder_of(project) / name).stat().st_ino for name in names}) == 1
-    assert (folder_of(project) / "session.json").stat().st_nlink == 1
-
-
 def test_what_changed_in_the_present_one_is_never_written_through_the_spare(kept: Path):
     """A file with two names is replaced, not written to: the one before stays what it was."""
     before = {path: path.read_bytes() for path in folder_of(kept).rglob("*") if path.is_file()}
@@ -345,19 +241,3 @@ def test_spares_go_with_their_session_and_with_time(kept: Path):
             write_generation(kept, number, keep_spare=True)
         gone(SESSION_ID)
         assert os.listdir(kept / ".maestro/sessions" / SPARES) == []
-
-
-def test_an_archive_that_is_replaced_while_it_is_verified_is_not_damaged(kept: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two checkpoints take apart the very tree that is being looked at: what is in place then is what counts."""
-    home, entry, coming = Home.of_project(Project(kept)), Tree.entry, [2, 2]
-
-    def meanwhile(self, path):
-        while path != layout.MANIFEST and coming:
-            write_generation(kept, coming.pop(), keep_spare=True)
-        return entry(self, path)
-
-    monkeypatch.setattr(Tree, "entry", meanwhile)
-    assert verify(home, SESSION_ID).ok
-    coming += [1, 1]
-    monkeypatch.setattr("maestro_state.archive.verify._TRIES", 1)
-    assert not verify(home, SESSION_ID).ok  # control: looked at once, it seems damaged

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state.archive.home import STAGING, Home
-from maestro_state.archive.lanes import Lanes
+from maestro_state.archive.scribes import Scribes
 from maestro_state.archive.tree import Tree
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import replacing
@@ -148,13 +148,13 @@ def test_a_thread_that_cannot_be_had_leaves_none_behind(template: Path, monkeypa
 def test_what_is_added_to_many_files_stays_in_order(tmp_path: Path):
     """Pieces for many files, in turns and far more than may wait, are in each file whole and one after the other."""
     piece = b"." * 4000
-    lanes = Lanes(lambda: Tree(Folder.open(str(tmp_path))))
+    scribes = Scribes(lambda: Tree(Folder.open(str(tmp_path))))
     for turn in range(60):
         for number in range(64):
             content = b"%d %02d" % (number, turn) + piece
-            lanes.write(f"{number}/{number % 2}/pieces", content, at=turn * len(content) or None)
-    lanes.drain()
-    lanes.close()
+            scribes.write(f"{number}/{number % 2}/pieces", content, at=turn * len(content) or None)
+    scribes.drain()
+    scribes.close()
     for number in range(64):
         wanted = b"".join(b"%d %02d" % (number, turn) + piece for turn in range(60))
         assert (tmp_path / f"{number}/{number % 2}/pieces").read_bytes() == wanted
@@ -162,11 +162,11 @@ def test_what_is_added_to_many_files_stays_in_order(tmp_path: Path):
 
 def test_what_was_not_written_yet_is_dropped_at_the_end(tmp_path: Path):
     """Closed without being drained, no thread is left and nothing is written any more."""
-    lanes = Lanes(lambda: Tree(Folder.open(str(tmp_path))))
+    scribes = Scribes(lambda: Tree(Folder.open(str(tmp_path))))
     for number in range(500):
-        lanes.write(f"{number}/file", b"x" * 10_000)
-    lanes.close()
+        scribes.write(f"{number}/file", b"x" * 10_000)
+    scribes.close()
     made = len(os.listdir(tmp_path))
-    lanes.close()
-    lanes.drain()
+    scribes.close()
+    scribes.drain()
     assert len(os.listdir(tmp_path)) == made < 500

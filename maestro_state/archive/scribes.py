@@ -14,7 +14,7 @@ from maestro_state.archive.tree import Tree
 from maestro_state.errors import ArchiveFailed
 
 #: Threads: as many as it takes to keep a disk's queue filled while one of them waits.
-_LANES = 2
+_SCRIBES = 2
 #: Files, and bytes, that are handed to the threads together; fewer are not worth starting them.
 _BATCH_FILES, _BATCH_BYTES = 32, 1 << 20
 #: Bytes that may wait for the threads before the caller is held up.
@@ -24,7 +24,7 @@ _WAITING_BYTES = 8 << 20
 Writing = tuple[str, bytes, int | None]
 
 
-class Lanes:
+class Scribes:
     """All writing to one tree, for one caller; what fails in a thread is raised in a later call, at last by `drain`."""
 
     def __init__(self, open_tree: Callable[[], Tree]) -> None:
@@ -32,8 +32,8 @@ class Lanes:
         self._open_tree = open_tree
         self._batch: list[Writing] = []
         self._batch_bytes = 0
-        self._lanes: list[_Lane] = []
-        self._lane_of: dict[str, int] = {}
+        self._scribes: list[_Scribe] = []
+        self._scribe_of: dict[str, int] = {}
 
     def write(self, path: str, content: bytes, *, at: int | None = None) -> None:
         """Make a file with this content, or add to one made before; it is there after `drain`."""
@@ -43,37 +43,37 @@ class Lanes:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        while len(self._lanes) < _LANES:  # one by one: `close` ends those there are if the next cannot be had
-            self._lanes.append(_Lane(self._open_tree()))
-        shares: list[list[Writing]] = [[] for _ in self._lanes]
+        while len(self._scribes) < _SCRIBES:  # one by one: `close` ends those there are if the next cannot be had
+            self._scribes.append(_Scribe(self._open_tree()))
+        shares: list[list[Writing]] = [[] for _ in self._scribes]
         for writing in self._batch:
             folder = writing[0].rpartition("/")[0]
-            shares[self._lane_of.setdefault(folder, len(self._lane_of) % _LANES)].append(writing)
+            shares[self._scribe_of.setdefault(folder, len(self._scribe_of) % _SCRIBES)].append(writing)
         self._batch, self._batch_bytes = [], 0
-        for lane, share in zip(self._lanes, shares, strict=True):
+        for scribe, share in zip(self._scribes, shares, strict=True):
             if share:
-                lane.put(share)
+                scribe.put(share)
 
     def drain(self) -> None:
         """Come back when everything is done; raise what failed."""
-        if self._lanes:
+        if self._scribes:
             self._hand_over()
         elif self._batch:
             batch, self._batch, self._batch_bytes = self._batch, [], 0
             with self._open_tree() as tree:
                 _write(tree, batch)
-        for lane in self._lanes:
-            lane.drain()
+        for scribe in self._scribes:
+            scribe.drain()
 
     def close(self) -> None:
         """End the threads; what waits is not done any more. Repeatable."""
         self._batch, self._batch_bytes = [], 0
-        for lane in self._lanes:
-            lane.close()
-        self._lanes = []
+        for scribe in self._scribes:
+            scribe.close()
+        self._scribes = []
 
 
-class _Lane:
+class _Scribe:
     """One thread that writes one batch after the other."""
 
     def __init__(self, tree: Tree) -> None:
