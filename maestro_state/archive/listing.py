@@ -57,14 +57,16 @@ def archived_rows(project: Project, home: Home, active: str | None, live: set[st
     """
     indexed = project.read_index(_decode)
     rows = indexed.sessions if indexed else []
-    on_disk = home.names()
-    unknown = on_disk.difference(map(_id, rows))
-    # Counted before they are compared: nearly always every row is there, and a second set of all ids costs as much
-    # as all the rest.
-    is_complete = len(on_disk) - len(unknown) == len(rows)
+    unknown = home.names()
+    count = len(unknown)
+    # In place, and counted before anything is compared: nearly always every row is there, and a second set of all
+    # names costs as much as the rest.
+    unknown.difference_update(map(_id, rows))
+    is_complete = count - len(unknown) == len(rows)
     if live:
         rows = [row for row in rows if row.id not in live]
     if not is_complete or active or any(map(_is_active, rows)):
+        on_disk = home.names()
         rows = [_corrected(row, active, on_disk) for row in rows]
     strangers = sorted(filter(is_session_id, unknown - live))
     return [*rows, *(_stranger(home, session_id, active) for session_id in strangers)]
