@@ -65,7 +65,8 @@ def archived_rows(project: Project, home: Home, active: str | None, live: set[st
     is_complete = count - len(unknown) == len(rows)
     if live:
         rows = [row for row in rows if row.id not in live]
-    if not is_complete or active or any(map(_is_active, rows)):
+    is_marked = any(map(_is_active, rows)) or (active is not None and active not in live)
+    if is_marked or not is_complete:
         on_disk = home.names()
         rows = [_corrected(row, active, on_disk) for row in rows]
     strangers = sorted(filter(is_session_id, unknown - live))
