@@ -7,6 +7,7 @@ to go on from, and what did not change is linked.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -76,10 +77,7 @@ class AsyncFlush:
         return await self._flush(live, home, mark=mark)
 
     async def _flush(self, live: AsyncLive, home: Home, *, mark: bool) -> Flushed:
-        try:
-            moment, written = await self._write(live, home, fresh=False)
-        except FileCorrupt:
-            moment, written = await self._write(live, home, fresh=True)
+        moment, written = await self._written(live, home)
         if moment.session.state in FROZEN and not verify(home, live.id).ok:
             # The last chance to mend what the disk has lost, while the server still has everything.
             moment, written = await self._write(live, home, fresh=True)
@@ -103,6 +101,12 @@ class AsyncFlush:
             if newest:
                 await self._server.run(index_session(terms, entry_of(session_id, newest), is_on_disk=True))
         return bool(marked.word == "OK")
+
+    async def _written(self, live: AsyncLive, home: Home) -> tuple[Moment, bool]:
+        for _ in range(2):  # the first time it may be the spare that is damaged, which is gone then
+            with suppress(FileCorrupt):
+                return await self._write(live, home, fresh=False)
+        return await self._write(live, home, fresh=True)
 
     async def _write(self, live: AsyncLive, home: Home, *, fresh: bool) -> tuple[Moment, bool]:
         with replacing(home, live.id, fresh=fresh) as generation:
@@ -135,10 +139,13 @@ def _before(generation: Generation) -> Before | None:
 
 
 async def _write_contents(generation: Generation, live: AsyncLive, moment: Moment, before: Before | None) -> None:
-    """Write everything but the streams; what is as it was is not even looked at."""
+    """Write everything but the streams. Of a session that was read whole every file is compared with what the archive
+    has; else what is as it was is not even looked at.
+    """
     generation.keep_all(_wanted(moment) if moment.is_whole else None)
-    items = _changed(moment.items, before.items if before else [])
-    runs = _changed(moment.runs, before.runs if before else [])
+    known = before if before and not moment.is_whole else None
+    items = _changed(moment.items, known.items if known else [])
+    runs = _changed(moment.runs, known.runs if known else [])
     for item in items:
         generation.put(layout.item_path(item.id), layout.pretty(item))
     for run in runs:

@@ -8,6 +8,7 @@ to go on from, and what did not change is linked.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -77,10 +78,7 @@ class Flush:
         return self._flush(live, home, mark=mark)
 
     def _flush(self, live: Live, home: Home, *, mark: bool) -> Flushed:
-        try:
-            moment, written = self._write(live, home, fresh=False)
-        except FileCorrupt:
-            moment, written = self._write(live, home, fresh=True)
+        moment, written = self._written(live, home)
         if moment.session.state in FROZEN and not verify(home, live.id).ok:
             # The last chance to mend what the disk has lost, while the server still has everything.
             moment, written = self._write(live, home, fresh=True)
@@ -104,6 +102,12 @@ class Flush:
             if newest:
                 self._server.run(index_session(terms, entry_of(session_id, newest), is_on_disk=True))
         return bool(marked.word == "OK")
+
+    def _written(self, live: Live, home: Home) -> tuple[Moment, bool]:
+        for _ in range(2):  # the first time it may be the spare that is damaged, which is gone then
+            with suppress(FileCorrupt):
+                return self._write(live, home, fresh=False)
+        return self._write(live, home, fresh=True)
 
     def _write(self, live: Live, home: Home, *, fresh: bool) -> tuple[Moment, bool]:
         with replacing(home, live.id, fresh=fresh) as generation:
@@ -136,10 +140,13 @@ def _before(generation: Generation) -> Before | None:
 
 
 def _write_contents(generation: Generation, live: Live, moment: Moment, before: Before | None) -> None:
-    """Write everything but the streams; what is as it was is not even looked at."""
+    """Write everything but the streams. Of a session that was read whole every file is compared with what the archive
+    has; else what is as it was is not even looked at.
+    """
     generation.keep_all(_wanted(moment) if moment.is_whole else None)
-    items = _changed(moment.items, before.items if before else [])
-    runs = _changed(moment.runs, before.runs if before else [])
+    known = before if before and not moment.is_whole else None
+    items = _changed(moment.items, known.items if known else [])
+    runs = _changed(moment.runs, known.runs if known else [])
     for item in items:
         generation.put(layout.item_path(item.id), layout.pretty(item))
     for run in runs:

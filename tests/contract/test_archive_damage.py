@@ -75,3 +75,22 @@ async def test_an_output_that_cleanup_removed_is_no_damage(backend: Backend):
         (folder / "runs/0002/output.txt").unlink()
         with pytest.raises(FileCorrupt, match=r"0002/output\.txt is missing"):
             await maestro.runs.output("0002", folder.name)
+
+
+async def test_a_damaged_spare_costs_nothing_but_time(backend: Backend):
+    """A file is gone deep inside: the next checkpoint is whole, and keeps what only the archive still has."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("work")
+        fill = filler(backend, session.id)
+        folder = backend.project / ".maestro/sessions" / session.id
+        fill.run(b"an answer\n")
+        for number in range(3):
+            await maestro.messages.add("user", f"number {number}")
+            await maestro.archive.sync()
+        backend.raw.xtrim(maestro.server.terms.keys.of_session(session.id, "messages"), maxlen=1, approximate=False)
+        (backend.project / ".maestro/sessions/.spare" / session.id / "runs/0001/output.txt").unlink()
+        await maestro.messages.add("user", "the last")
+        assert (await maestro.archive.sync()).current
+        assert (folder / "runs/0001/output.txt").read_bytes() == b"an answer\n"
+        assert (folder / "messages.jsonl").read_bytes().count(b"\n") == 4
+        assert (await maestro.archive.verify(session.id)).ok
