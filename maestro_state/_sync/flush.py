@@ -1,7 +1,7 @@
 # Generated from maestro_state/_async by `make generate`. Do not edit.
 """From the server to the disk: one session's next generation, as it was at one moment, and the mark that says so.
 
-Read bounded: contents by digest one at a time, streams page by page. Incremental: the manifest's last id is the place
+Read bounded: contents a megabyte at a time, streams page by page. Incremental: the manifest's last id is the place
 to go on from, and what did not change is linked.
 """
 
@@ -65,7 +65,7 @@ class Flush:
         progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
         if progress.last_id is None:
             raise SessionNotFound(session_id)
-        if progress.filling:
+        if progress.filling and progress.state not in FROZEN:
             # Its messages keep their ids: written now, those that are still to come would be passed over for ever.
             raise ArchiveBusy(f"session {session_id} is still taking over what it is a fork of", hint="try again")
         live = Live(self._server, session_id)
@@ -114,7 +114,9 @@ class Flush:
             # Read under the lock: of two flushes at once the second one sees what the first one wrote.
             old, before = generation.old, _before(generation)
             moment = live.moment(before)
-            if old and old.last_id == moment.last_id:
+            # One that the server was not told of may be of another history, whatever its ids: see `_merge_streams`.
+            is_known = old is not None and old.last_id == moment.archived_id
+            if old and is_known and old.last_id == moment.last_id:
                 return moment, False
             if old and old.last_id and id_order(old.last_id) > id_order(moment.last_id):
                 raise ArchiveFailed(
@@ -124,10 +126,16 @@ class Flush:
             if old and not old.last_id:
                 raise FileCorrupt(f"the archive of {live.id} does not say how far it goes")
             _write_contents(generation, live, moment, before)
-            start = f"({old.last_id}" if old else FIRST
-            _write_streams(generation, live, start, moment)
-            is_live = moment.session.state not in FROZEN
-            generation.commit(last_id=moment.last_id, written_at=iso(self._server.now_ms()), keep_spare=is_live)
+            if old and not is_known:
+                _merge_streams(generation, live, moment)
+            else:
+                _write_streams(generation, live, f"({old.last_id}" if old else FIRST, moment)
+            generation.commit(
+                last_id=moment.last_id,
+                written_at=iso(self._server.now_ms()),
+                keep_spare=moment.session.state not in FROZEN,
+                keep_replaced=fresh,  # what cannot be built on may still have what the server has not
+            )
             return moment, True
 
 
@@ -216,28 +224,46 @@ def _write_streams(generation: Generation, live: Live, start: str, moment: Momen
         # It was put back and has printed nothing since: the archive has only what the given-up try printed.
         if first is None:
             generation.leave_out(layout.run_path(run_id, "output.txt"))
-    _mend_outputs(generation, live, moment)
 
 
-def _mend_outputs(generation: Generation, live: Live, moment: Moment) -> None:
-    """Write outputs anew that are not what their runs say: to a server that was put back a run prints once more what
-    the archive has already.
+def _merge_streams(generation: Generation, live: Live, moment: Moment) -> None:
+    """Write the streams of a server that may have been put back and gone on since, maybe with ids that the archive
+    passed long ago: messages and events that either has, and what runs printed as the server has it.
     """
-    for run in moment.runs:
-        first, path = moment.first.get(run.id), layout.run_path(run.id, "output.txt")
-        if first is None:
-            continue
-        found, digest = generation.entry(path), run.output_ref.digest if run.output_ref else None
-        is_right = found and found.size == moment.printed.get(run.id, found.size) and digest in (None, found.sha256)
-        if not is_right:
-            generation.start_over(path)
-            begun: dict[str, bool] = {}
-            for pieces in live.output_pages(first, moment.last_id):
-                _write_printed(generation, moment, begun, [piece for piece in pieces if piece[1] == run.id])
+    for path, pages in ((layout.MESSAGES, live.message_pages), (layout.EVENTS, live.event_pages)):
+        kept = generation.lines(path)
+        waiting = next(kept, None)
+        for page in pages(FIRST, moment.last_id):
+            lines = []
+            for one in page:
+                while waiting and _line_order(waiting) < id_order(one.id):
+                    lines.append(waiting)
+                    waiting = next(kept, None)
+                if waiting and _line_order(waiting) == id_order(one.id):
+                    waiting = next(kept, None)
+                lines.append(layout.json_line(one.document()))
+            generation.append(path, b"".join(lines), anew=True)
+        while waiting:
+            generation.append(path, waiting, anew=True)
+            waiting = next(kept, None)
+    for path in (layout.CHUNKS, *(layout.run_path(run.id, "output.txt") for run in moment.runs)):
+        generation.leave_out(path)
+    begun: dict[str, bool] = {}
+    for pieces in live.output_pages(FIRST, moment.last_id, moment.printed_in_all):
+        _write_printed(generation, moment, begun, pieces, anew=True)
+
+
+def _line_order(line: bytes) -> tuple[int, int]:
+    return id_order(layout.id_of_line(line))
 
 
 def _write_printed(
-    generation: Generation, moment: Moment, begun: dict[str, bool], pieces: list[tuple[str, str, bytes]]
+    generation: Generation,
+    moment: Moment,
+    begun: dict[str, bool],
+    pieces: list[tuple[str, str, bytes]],
+    *,
+    anew: bool = False,
 ) -> None:
     """Append one page of what runs printed; `begun` tells of the runs seen so far whether theirs is written anew."""
     found: dict[str, list[bytes]] = {}
@@ -256,7 +282,7 @@ def _write_printed(
     for run_id, parts in found.items():
         generation.append(layout.run_path(run_id, "output.txt"), b"".join(parts), anew=begun[run_id])
     if chunks:
-        generation.append(layout.CHUNKS, layout.json_lines(chunks))
+        generation.append(layout.CHUNKS, layout.json_lines(chunks), anew=anew)
 
 
 def patiently(action: Callable[[], T]) -> T:

@@ -15,7 +15,7 @@ class Growing:
     """One such file. No handle of it is kept: others are written meanwhile, and there may be many."""
 
     def __init__(self, scribes: Scribes, path: str) -> None:
-        """Name the file, which must not be there."""
+        """Name the file; one that is there is written over."""
         self.path = path
         self._scribes = scribes
         self._hash = hashlib.sha256()

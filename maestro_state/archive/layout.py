@@ -56,6 +56,12 @@ FORMAT = 1
 
 ITEM_ID = re.compile(r"ctx-[0-9]{4,9}", re.ASCII)
 RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
+_OWN = re.compile(
+    r"(session|maestro|manifest)\.json|(messages|events|outputs)\.jsonl|context/active\.json"
+    r"|outputs/(last_output|relevant)\.json|context/items/ctx-[0-9]{4,9}\.json|context/blobs/ctx-[0-9]{4,9}\.txt"
+    r"|runs/[0-9]{4,9}/(meta\.json|sent_context\.json|prompt\.txt|output\.txt)",
+    re.ASCII,
+)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 #: A string of JSON, also one that never ends; takes no second look at any byte.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
@@ -132,6 +138,11 @@ def run_path(run_id: str, name: str) -> str:
     return f"runs/{run_id}/{name}"
 
 
+def is_own(path: str) -> bool:
+    """Tell whether a path is one that sessions use."""
+    return _OWN.fullmatch(path) is not None
+
+
 def is_lasting(path: str) -> bool:
     """Tell whether a file never changes once it is written."""
     return path.startswith("context/blobs/") or path.endswith(("/prompt.txt", "/sent_context.json"))
@@ -194,6 +205,21 @@ def json_line(value: Any) -> bytes:
 def json_lines(values: list[Any]) -> bytes:
     """Write JSON Lines."""
     return _encoder.encode_lines(values)
+
+
+class _Line(msgspec.Struct):
+    id: str
+
+
+_line = msgspec.json.Decoder(_Line).decode
+
+
+def id_of_line(line: bytes) -> str:
+    """Return the id of a line of messages or events."""
+    try:
+        return _line(line).id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileCorrupt(f"a line is damaged ({error})") from error
 
 
 def encode_record(record: Record) -> bytes:

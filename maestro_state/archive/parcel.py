@@ -123,7 +123,7 @@ class _Staged(ArchivedSession):
         super().__init__(generation.home, generation.session_id)
 
     def _tree(self) -> Tree:
-        return self._generation.staged()
+        return self._generation.written_so_far()
 
     def _manifest(self, tree: Tree) -> layout.Manifest:  # noqa: ARG002 - it is written when the archive is put in place
         return self._announced

@@ -1,8 +1,8 @@
 """The generation before the present one, kept to build the next one on: two trees that take turns.
 
 Linking a thousand unchanged files anew costs far more than what changed since. A spare is used only if it is provably
-as it was left: its manifest is whole, and neither in it nor in the present generation has a name come or gone since,
-which every folder's time of change tells. It is moved away before it is touched, so a kill leaves no half-changed one.
+as it was left: neither in it nor in the present generation has a name come or gone since, which every folder's time of
+change tells. It is moved away before it is touched, so a kill leaves no half-changed one.
 """
 
 from __future__ import annotations

@@ -6,17 +6,19 @@ generation is touched before the swap, and a file is never written to once it ha
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from maestro_state.archive import layout
 from maestro_state.archive.growing import Growing
 from maestro_state.archive.home import Home
-from maestro_state.archive.placing import Placing
+from maestro_state.archive.placing import put_in_place
 from maestro_state.archive.present import described, read_manifest
 from maestro_state.archive.scribes import Scribes
-from maestro_state.archive.spare import Ledger, Stamps
+from maestro_state.archive.spare import Ledger, Spares, Stamps
 from maestro_state.archive.staged import Staged
 from maestro_state.archive.tree import Tree
 from maestro_state.disk import Folder
@@ -91,6 +93,8 @@ class Generation:
         if self.old is not None:
             files = self.old.files
             self._files = dict(files) if among is None else {path: files[path] for path in files if path in among}
+            if among is not None and layout.folders_of(self._files) != layout.folders_of(files):
+                Spares(self._folder).discard(self.session_id)  # built on it, folders of runs that are gone would stay
             self._lacking = self._staged.lacks(self._files)
 
     def keep(self, path: str) -> bool:
@@ -184,21 +188,28 @@ class Generation:
                 self._gathering.pop(next(iter(self._gathering))).rest()
         growing.write(content)
 
-    def entry(self, path: str) -> layout.FileEntry | None:
-        """Say what a file of the new generation is so far; None when it has none."""
-        growing = self._growing.get(path)
-        return growing.entry() if growing else self._files.get(path)
+    def lines(self, path: str) -> Iterator[bytes]:
+        """Yield the lines that the present generation has of a file; none when it has no such file."""
+        entry = self.old.files.get(path) if self.old else None
+        if entry is None:
+            return
+        digest = hashlib.sha256()
+        with self._read(path) as file:
+            for line in file:
+                digest.update(line)
+                yield line
+        if digest.hexdigest() != entry.sha256:
+            raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is damaged")
 
-    def start_over(self, path: str) -> None:
-        """Forget what was added to a file: it is written from its beginning next."""
-        self._growing.pop(path, None)
-        self._gathering.pop(path, None)
-
-    def _copy(self, path: str, target: Growing) -> None:
+    def _read(self, path: str) -> BinaryIO:
+        """Open a file of the present generation."""
         descriptor = self._present.open(path) if self._present else None
         if descriptor is None:
             raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is missing")
-        with os.fdopen(descriptor, "rb", buffering=0) as source:
+        return os.fdopen(descriptor, "rb")
+
+    def _copy(self, path: str, target: Growing) -> None:
+        with self._read(path) as source:
             while piece := source.read(_COPY_BYTES):
                 target.write(piece)
         wanted = self.old.files[path] if self.old else None
@@ -221,7 +232,7 @@ class Generation:
             if growing.entry() != wanted.get(path):
                 raise FileCorrupt(f"{path} of {self.session_id} is not what was announced: its digest does not fit")
 
-    def staged(self) -> Tree:
+    def written_so_far(self) -> Tree:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
         self._scribes.drain()
         return self._staged.reopen()
@@ -244,6 +255,8 @@ class Generation:
                 self._give_name(path, self._present, path)
 
     def _is_strange(self, path: str) -> bool:
+        if self.old is None and layout.is_own(path):
+            return False  # of a generation that says nothing true about itself
         ours = self.old.files if self.old else {}
         return path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST
 
@@ -292,9 +305,14 @@ class Generation:
             raise ArchiveFailed(f"{path} would not hold what was written to it", hint="maestro session sync")
         ledger = self._ledger(manifest, found) if keep_spare else None
         has_all = self.old is not None and self.old.files.items() <= manifest.files.items()
-        placing = Placing(self.home, self._folder, staged, is_strange=self._is_strange)
-        self.trashed = placing.put(
-            None if self._has_strange_folders else staged.stamps, ledger, to_trash=keep_replaced and not has_all
+        self.trashed = put_in_place(
+            self.home,
+            self._folder,
+            staged,
+            is_strange=self._is_strange,
+            stamps=None if self._has_strange_folders else staged.stamps,
+            ledger=ledger,
+            to_trash=keep_replaced and not has_all,
         )
         return manifest
 
@@ -302,7 +320,7 @@ class Generation:
         """Say how the replaced one, if it is kept, differs from this one."""
         stamps = self._staged.stamps
         # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
-        if self.old is None or stamps is None or self._has_strange_folders or _lacks(found, stamps):
+        if self.old is None or stamps is None or self._has_strange_folders or _has_lost_a_folder(found, stamps):
             return None
         differ = self._changed | (self.old.files.keys() - manifest.files.keys())
         return Ledger(manifest.digest, differ, self._strangers, present=found, spare=stamps)
@@ -314,7 +332,7 @@ class Generation:
             self._opened.remove()
 
 
-def _lacks(found: Stamps, before: Stamps) -> bool:
+def _has_lost_a_folder(found: Stamps, before: Stamps) -> bool:
     """Tell whether a folder is not there any more."""
     return any(names.keys() - found.get(above, {}).keys() for above, names in before.items())
 

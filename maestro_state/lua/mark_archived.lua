@@ -1,5 +1,5 @@
 --[[
-mark_archived: note that the archive is whole up to an event, if that is still the last one; from then on the keys live no longer than the session.
+mark_archived: note that the archive is whole up to an event; if that is still the last one, the keys live no longer than the session from then on.
 KEYS     session: session
 ARGV     now_ms grace_ms archived_id
 RETURNS  OK last_id summary | NOT_FOUND | MOVED last_id
@@ -7,7 +7,19 @@ INCLUDES summary remaining
 ]]
 local last_id, known, frozen_at = unpack(redis.call('HMGET', session, 'last_id', 'archived_id', 'frozen_at'))
 if not last_id then return {'NOT_FOUND'} end
-if last_id ~= archived_id then return {'MOVED', last_id} end
+if last_id ~= archived_id then
+  local function precedes(one, other)
+    local ms, seq = string.match(one, '(%d+)-(%d+)')
+    local other_ms, other_seq = string.match(other, '(%d+)-(%d+)')
+    if ms ~= other_ms then return tonumber(ms) < tonumber(other_ms) end
+    return tonumber(seq) < tonumber(other_seq)
+  end
+  -- Noted all the same: the next one who writes it knows by this that the archive is of this history.
+  if precedes(archived_id, last_id) and (not known or precedes(known, archived_id)) then
+    redis.call('HSET', session, 'archived_id', archived_id)
+  end
+  return {'MOVED', last_id}
+end
 local left = remaining(tonumber(now_ms), tonumber(grace_ms))
 local life = math.max(1, left)
 -- One whose time is over while it is not frozen has an open run: what that prints must find its session.

@@ -33,10 +33,11 @@ class Moment(msgspec.Struct, frozen=True):
     items: list[ContextItem]
     runs: list[Run]
     relevant: list[RelevantOutput]
-    is_whole: bool  #: False when only what may have changed was read; the rest is known of the runs that were
-    sent: dict[str, bytes]  #: run → what it was given, as JSON
-    first: dict[str, str | None]  #: run → id of the first piece it printed, where an earlier try may have printed too
-    printed: dict[str, int]  #: run → bytes it has printed
+    is_whole: bool  #: False when only what may have changed was read
+    # Of the runs that were read:
+    sent: dict[str, bytes]  #: what each was given, as JSON
+    first: dict[str, str | None]  #: id of the first piece that its present try printed
+    printed: dict[str, int]  #: bytes that its present try printed
 
     @property
     def printed_in_all(self) -> int | None:
@@ -161,6 +162,7 @@ class Progress(msgspec.Struct, frozen=True):
     last_id: str | None  #: None when the server has let go of the session
     archived_id: str | None
     waits: str | None  #: why nobody has written it yet, as the last one who tried said
+    state: str | None
     filling: str | None  #: set until a fork has everything that it takes over
 
     @property
@@ -171,7 +173,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 def read_progress(terms: Terms, session_id: str) -> Query:
     """Ask how far the archive of a session is."""
-    names = ("project", "last_id", "archived_id", "archive_waits", "filling")
+    names = ("project", "last_id", "archived_id", "archive_waits", "state", "filling")
 
     def read(reply: list[Any]) -> Progress:
         return Progress(*(None if value is None else text(value) for value in reply))

@@ -114,7 +114,7 @@ def test_what_is_not_as_it_was_left_is_never_put_in_place(template: Path, meddle
     ):
         for path, content in contents(2, RUNS).items():
             generation.append(path, content, anew=True)
-        generation.staged().close()  # everything that does not grow any more is written
+        generation.written_so_far().close()  # everything that does not grow any more is written
         (top,) = (template / ".maestro/sessions" / STAGING).iterdir()
         meddle(top)
         generation.append("runs/0001/output.txt", b"the end")

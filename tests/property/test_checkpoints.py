@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections import Counter
@@ -20,6 +19,7 @@ from maestro_state.archive import layout
 from maestro_state.archive.home import Home
 from maestro_state.contents import Usage
 from maestro_state.errors import ArchiveFailed, MaestroError, WorkFailed
+from maestro_state.models import id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
 from maestro_state.states import FROZEN
@@ -28,7 +28,7 @@ from tests.backends import Backend, Clock
 #: What can happen, and what happens more often than other things.
 KINDS = (
     *("message", "field", "text", "same_text", "file", "remove", "run", "preview", "claim", "print", "usage", "finish"),
-    *("fail", "cancel", "lose", "promote", "tool", "stranger", "save", "put_back"),
+    *("fail", "cancel", "lose", "promote", "tool", "stranger", "save", "put_back", "behind"),
 )
 OFTEN = ("checkpoint", "checkpoint", "run", "claim", "print", "print", "finish")
 #: With the number of an item or run that it happens to, counted from the newest.
@@ -39,7 +39,21 @@ FULL = (
     *("text", "same_text", "file", "remove", "same_text", "run", "claim", "print", "checkpoint", "usage", "print"),
     *("finish", "stranger", "checkpoint", "promote", "run", "claim", "print", "checkpoint", "lose", "checkpoint"),
     *("preview", "field", "tool", "stranger", "run", "claim", "print", "save", "print", "same_text", "checkpoint"),
-    *("put_back", "print", "text", "checkpoint", "fail", "run", "cancel", "checkpoint", "message"),
+    *(
+        "put_back",
+        "behind",
+        "message",
+        "print",
+        "text",
+        "checkpoint",
+        "finish",
+        "run",
+        "claim",
+        "fail",
+        "run",
+        "cancel",
+    ),
+    *("cancel", "checkpoint", "message"),
 )
 
 #: How often each has happened.
@@ -58,6 +72,7 @@ class Life:
         self.strangers: dict[Path, str] = {}
         self.saved: dict[str, bytes] = {}
         self.was_put_back = False
+        self.archived: dict[str, set[bytes]] = {layout.MESSAGES: set(), layout.EVENTS: set()}
         self.count = 0
 
     def step(self, what: str, back: int) -> None:
@@ -113,21 +128,24 @@ class Life:
 
     def print(self, back: int) -> None:
         run_id = self._chosen(back)
-        if run_id in self.claims:
-            claim, printed = self.claims[run_id]
-            data = f"{run_id} said {self.count}\n".encode() * (back + 1)
-            self.maestro.claims.add_outputs(claim, len(printed), [data])
-            self.claims[run_id] = (claim, printed + data)
+        claim, printed = self._claim_of(run_id)
+        data = f"{run_id} said {self.count}\n".encode() * (back + 1)
+        self.maestro.claims.add_outputs(claim, len(printed), [data])
+        self.claims[run_id] = (claim, printed + data)
+
+    def _claim_of(self, run_id: str) -> tuple[Claim, bytes]:
+        if run_id not in self.claims:
+            raise WorkFailed("nobody has it")
+        return self.claims[run_id]
 
     def usage(self, back: int) -> None:
-        if self._chosen(back) in self.claims:
-            self.maestro.claims.renew(self.claims[self._chosen(back)][0], Usage(tokens_input=self.count))
+        self.maestro.claims.renew(self._claim_of(self._chosen(back))[0], Usage(tokens_input=self.count))
 
     def finish(self, back: int, status: str = "success") -> None:
-        if self._chosen(back) in self.claims:
-            claim, printed = self.claims.pop(self._chosen(back))
-            ended = Ended(status=status, exit_code=0, size=len(printed), digest=layout.sha256(printed))
-            self.maestro.claims.finish(claim, ended)
+        claim, printed = self._claim_of(self._chosen(back))
+        ended = Ended(status=status, exit_code=0, size=len(printed), digest=layout.sha256(printed))
+        del self.claims[self._chosen(back)]
+        self.maestro.claims.finish(claim, ended)
 
     def fail(self, back: int) -> None:
         self.finish(back, "error")
@@ -150,7 +168,9 @@ class Life:
         path = (folder / "NOTES.md", folder / "exports/mine.md", folder / "runs/mine.txt")[back]
         if self.strangers.pop(path, None) is not None:
             path.unlink()
-        elif path.parent.is_dir():
+        elif not path.parent.is_dir():
+            raise WorkFailed("there is no archive yet")
+        else:
             self.strangers[path] = f"mine {self.count}"
             path.write_text(self.strangers[path])
 
@@ -173,6 +193,10 @@ class Life:
                 has = len(self.maestro.runs.output(run_id))
                 self.maestro.claims.add_outputs(claim, has, [printed[has:]] if printed[has:] else [])
 
+    def behind(self, back: int) -> None:
+        """From now on somebody writes whose clock is some seconds behind."""
+        self.clock.advance(seconds=-5)
+
     def checkpoint(self) -> None:
         self.message(0)  # what has no event, such as a sign of life, is archived with the next one that has
         assert self.maestro.archive.sync().current
@@ -189,9 +213,14 @@ class Life:
         found = contents(self.project / ".maestro/sessions" / self.session_id)
         theirs = {str(path.relative_to(self.project / ".maestro/sessions" / self.session_id)): text.encode()
                   for path, text in self.strangers.items()}  # fmt: skip
-        if self.was_put_back:  # what the archive has of messages and events, it keeps, though the server lost it
-            for files, name in itertools.product((wanted, found), (layout.MESSAGES, layout.EVENTS, layout.CHUNKS)):
-                files.pop(name, None)
+        for name, archived in self.archived.items():
+            here, there = (files.get(name, b"").splitlines() for files in (found, wanted))
+            if self.was_put_back:  # what the archive has it keeps, though the server lost it, each at its place
+                ids = [id_order(json.loads(line)["id"]) for line in here]
+                assert ids == sorted(set(ids))
+                assert archived.union(there) <= set(here)
+                found[name] = wanted[name] = b""
+            archived.update(here)
         assert sorted(found) == sorted(wanted | theirs)
         assert found == wanted | theirs
         assert self.maestro.archive.verify(self.session_id).ok
