@@ -117,7 +117,8 @@ class AsyncFlush:
             is_known = old is not None and old.last_id == moment.archived_id
             if old and is_known and old.last_id == moment.last_id:
                 return moment, False
-            if old and old.last_id and id_order(old.last_id) > id_order(moment.last_id):
+            is_frozen = moment.session.state in FROZEN
+            if old and old.last_id and not is_frozen and id_order(old.last_id) > id_order(moment.last_id):
                 raise ArchiveFailed(
                     f"the archive of {live.id} goes further than the server's session: it is kept as it is",
                     hint=f"maestro session fork {live.id} NEW continues from the archive",
@@ -132,8 +133,8 @@ class AsyncFlush:
             generation.commit(
                 last_id=moment.last_id,
                 written_at=iso(self._server.now_ms()),
-                keep_spare=moment.session.state not in FROZEN,
-                keep_replaced=fresh,  # what cannot be built on may still have what the server has not
+                keep_spare=is_known and not is_frozen,
+                keep_replaced=not is_known,  # it may have what the server has not
             )
             return moment, True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -72,7 +72,8 @@ class Life:
         self.strangers: dict[Path, str] = {}
         self.saved: dict[str, bytes] = {}
         self.was_put_back = False
-        self.archived: dict[str, set[bytes]] = {layout.MESSAGES: set(), layout.EVENTS: set()}
+        #: Messages and events that were archived, by their ids.
+        self.archived: dict[str, dict[str, bytes]] = {layout.MESSAGES: {}, layout.EVENTS: {}}
         self.count = 0
 
     def step(self, what: str, back: int) -> None:
@@ -199,8 +200,12 @@ class Life:
 
     def checkpoint(self) -> None:
         self.message(0)  # what has no event, such as a sign of life, is archived with the next one that has
-        assert self.maestro.archive.sync().current
-        self.compare()
+        with ExitStack() as stack:
+            if self.was_put_back:
+                # Behind since: what the archive has is kept as it is until the session gets further, or ends.
+                stack.enter_context(suppress(ArchiveFailed))
+            assert self.maestro.archive.sync().current
+            self.compare()
 
     def compare(self) -> None:
         """Hold the archive against one that is written from nothing."""
@@ -214,13 +219,14 @@ class Life:
         theirs = {str(path.relative_to(self.project / ".maestro/sessions" / self.session_id)): text.encode()
                   for path, text in self.strangers.items()}  # fmt: skip
         for name, archived in self.archived.items():
-            here, there = (files.get(name, b"").splitlines() for files in (found, wanted))
+            here, there = ({layout.id_of_line(line): line for line in files.get(name, b"").splitlines()}
+                           for files in (found, wanted))  # fmt: skip
+            archived |= there
             if self.was_put_back:  # what the archive has it keeps, though the server lost it, each at its place
-                ids = [id_order(json.loads(line)["id"]) for line in here]
-                assert ids == sorted(set(ids))
-                assert archived.union(there) <= set(here)
+                assert here == archived
+                assert [*here] == sorted(here, key=id_order)
                 found[name] = wanted[name] = b""
-            archived.update(here)
+            archived |= here
         assert sorted(found) == sorted(wanted | theirs)
         assert found == wanted | theirs
         assert self.maestro.archive.verify(self.session_id).ok
