@@ -22,7 +22,7 @@ from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause_async
 from maestro_state.contents import ContextItem, Run, last_output
 from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, SessionNotFound
-from maestro_state.models import id_order
+from maestro_state.models import Event, id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.archiving import Before, Moment
 from maestro_state.ops.index import entry_of, index_session, read_summary
@@ -113,8 +113,7 @@ class AsyncFlush:
             # Read under the lock: of two flushes at once the second one sees what the first one wrote.
             old, before = generation.old, _before(generation)
             moment = await live.moment(before)
-            # One that the server was not told of may be of another history, whatever its ids: see `_merge_streams`.
-            is_known = old is not None and old.last_id == moment.archived_id
+            is_known = old is not None and await _is_of_this_history(generation, live, old.last_id, moment)
             if old and is_known and old.last_id == moment.last_id:
                 return moment, False
             is_frozen = moment.session.state in FROZEN
@@ -137,6 +136,25 @@ class AsyncFlush:
                 keep_replaced=not is_known,  # it may have what the server has not
             )
             return moment, True
+
+
+async def _is_of_this_history(generation: Generation, live: AsyncLive, last_id: str, moment: Moment) -> bool:
+    """Tell whether the server has what the archive ends with: one that was put back may have gone on with other ids, or
+    with the same ones.
+    """
+    if last_id == moment.archived_id:
+        return True  # so it was told; somebody else who has just written it may be about to
+    if not any(map(generation.has, (layout.MESSAGES, layout.EVENTS, layout.CHUNKS))):
+        return True
+    found = await live.entry(last_id)
+    if found is None:
+        return False
+    if isinstance(found, Event) and found.type == "run.output":
+        chunk = {"id": found.id, **found.data}
+        lines = (layout.json_line(chunk), layout.json_line(chunk | {"anew": True}))
+        return any(generation.ends_with(layout.CHUNKS, line) for line in lines)
+    path = layout.EVENTS if isinstance(found, Event) else layout.MESSAGES
+    return generation.ends_with(path, layout.json_line(found.document()))
 
 
 def _before(generation: Generation) -> Before | None:

@@ -102,6 +102,19 @@ class Live:
         found: archiving.Moment = self._server.run(archiving.read_contents(terms, self.id, now))
         return found
 
+    def entry(self, entry_id: str) -> Message | Event | None:
+        """Return a message or an event by its id; a piece of output as an event that tells its run and its size."""
+        keys = [self._server.terms.keys.of_session(self.id, name) for name in ("messages", "events", "outputs")]
+        found = self._server.connection.calls([("XRANGE", key, entry_id, entry_id) for key in keys])
+        messages, events, pieces = found
+        if messages:
+            return message_ops.message_of(messages[0])
+        if events:
+            return event_ops.event_of("events", events[0])
+        for _, run_id, data in paging.read_printed(pieces):
+            return Event(entry_id, "run.output", {"run": run_id, "size": len(data)})
+        return None
+
     def record(self) -> Session:
         """Return the session record."""
         now = self._server.now_ms()

@@ -201,6 +201,14 @@ class Generation:
         if digest.hexdigest() != entry.sha256:
             raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is damaged")
 
+    def ends_with(self, path: str, line: bytes) -> bool:
+        """Tell whether a line is the last one that the present generation has of a file."""
+        if not self.has(path):
+            return False
+        with self._read(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - len(line)))
+            return file.read() == line
+
     def _read(self, path: str) -> BinaryIO:
         """Open a file of the present generation."""
         descriptor = self._present.open(path) if self._present else None

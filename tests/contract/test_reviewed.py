@@ -132,3 +132,26 @@ async def test_output_that_a_server_lost_and_got_again_is_archived_once(backend:
         assert found.archived
         assert b"".join([piece async for piece in found.output("0001")]) == b"one two three"
         assert [event.data async for event in found.events() if event.type != "session.finalized"] == live
+
+
+async def test_an_archive_that_is_about_to_be_marked_is_built_on(backend: Backend):
+    """Somebody else writes the next one between writing and marking: nothing is taken for another history."""
+    async with backend.open_async() as maestro, backend.open_async() as other:
+        session = await maestro.sessions.start("work", tool="echo")
+        original = maestro.server.run
+
+        async def late(call):
+            if call.script.name == "mark_archived":
+                maestro.server.run = original
+                await other.messages.add("user", "meanwhile")
+                assert (await other.archive.sync(session.id)).current
+            return await original(call)
+
+        for add in (lambda: maestro.messages.add("user", "one"), lambda: maestro.runs.start("p", dry=True)):
+            await add()
+            maestro.server.run = late
+            await maestro.archive.sync()
+        await maestro.messages.add("user", "last")
+        assert (await maestro.archive.sync()).current
+        assert not (backend.project / ".maestro/trash").exists()
+        assert (await maestro.archive.verify(session.id)).ok
