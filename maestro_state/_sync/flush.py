@@ -57,11 +57,10 @@ class Flush:
         self._server = server
         self._places = places
 
-    def flush(self, session_id: str, *, mark: bool = True) -> Flushed:
+    def flush(self, session_id: str) -> Flushed:
         """Bring a session's archive up to date, verify it, and let the server know. Repeatable, safe at once.
 
-        Without `mark` the server keeps its keys for the full grace. Raises ArchiveFailed when the archive cannot be
-        written: the session stays as it is.
+        Raises ArchiveFailed when the archive cannot be written: the session stays as it is.
         """
         progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
         if progress.last_id is None:
@@ -73,12 +72,12 @@ class Flush:
         home = self._places.of(session_id, progress.project)
         for _ in range(_TRIES):
             try:
-                return self._flush(live, home, mark=mark)
+                return self._flush(live, home)
             except ArchiveBusy:
                 pause(_PAUSE_S)
-        return self._flush(live, home, mark=mark)
+        return self._flush(live, home)
 
-    def _flush(self, live: Live, home: Home, *, mark: bool) -> Flushed:
+    def _flush(self, live: Live, home: Home) -> Flushed:
         moment, written = self._written(live, home)
         if moment.session.state in FROZEN and not verify(home, live.id).ok:
             # The last chance to mend what the disk has lost, while the server still has everything.
@@ -87,7 +86,7 @@ class Flush:
                 raise ArchiveFailed(f"the archive of {live.id} does not hold what was written to it")
         if self._places.is_own(moment.project):
             self._places.project.index_refresh(IndexRow.of(moment.session))
-        current = self._mark(live.id, moment.last_id) if mark else False
+        current = self._mark(live.id, moment.last_id)
         path = home.path_of(live.id)
         return Flushed(live.id, path, moment.session.state, written, current)
 
@@ -114,18 +113,18 @@ class Flush:
         with replacing(home, live.id, fresh=fresh) as generation:
             # Read under the lock: of two flushes at once the second one sees what the first one wrote.
             old, before = generation.old, _before(generation)
+            if old and not old.last_id:
+                raise FileCorrupt(f"the archive of {live.id} does not say how far it goes")
             moment = live.moment(before)
             is_known = old is not None and is_of_this_history(generation, live, old.last_id, moment)
             if old and is_known and old.last_id == moment.last_id:
                 return moment, False
             is_frozen = moment.session.state in FROZEN
-            if old and old.last_id and not is_frozen and id_order(old.last_id) > id_order(moment.last_id):
+            if old and not is_frozen and id_order(old.last_id) > id_order(moment.last_id):
                 raise ArchiveFailed(
                     f"the archive of {live.id} goes further than the server's session: it is kept as it is",
                     hint=f"maestro session fork {live.id} NEW continues from the archive",
                 )
-            if old and not old.last_id:
-                raise FileCorrupt(f"the archive of {live.id} does not say how far it goes")
             _write_contents(generation, live, moment, before)
             if old and not is_known:
                 merge_streams(generation, live, moment)
@@ -143,7 +142,7 @@ class Flush:
 def _before(generation: Generation) -> Before | None:
     """Return what the archive has; None when there is none to go on from."""
     known = generation.known()
-    if known is None or generation.old is None or not generation.old.last_id:
+    if known is None or generation.old is None:
         return None
     return Before(generation.old.last_id, known.items, known.runs, known.relevant)
 

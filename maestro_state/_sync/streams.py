@@ -14,10 +14,10 @@ from maestro_state.ops.archiving import Moment
 
 def is_of_this_history(generation: Generation, live: Live, last_id: str, moment: Moment) -> bool:
     """Tell whether the server has what the archive ends with: one that was put back may have gone on with other ids, or
-    with the same ones.
+    with the same ones. Told of the archive it knows; else somebody may have just written it, and be about to tell.
     """
     if last_id == moment.archived_id:
-        return True  # so it was told; somebody else who has just written it may be about to
+        return True
     if not any(map(generation.has, (layout.MESSAGES, layout.EVENTS, layout.CHUNKS))):
         return True
     found = live.entry(last_id)

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from maestro_state.archive import layout
 from maestro_state.errors import FileCorrupt
 from maestro_state.ops.index import forget_session
 from tests.backends import Backend
@@ -94,3 +96,18 @@ async def test_a_damaged_spare_costs_nothing_but_time(backend: Backend):
         assert (folder / "runs/0001/output.txt").read_bytes() == b"an answer\n"
         assert (folder / "messages.jsonl").read_bytes().count(b"\n") == 4
         assert (await maestro.archive.verify(session.id)).ok
+
+
+async def test_an_archive_that_does_not_say_how_far_it_goes_is_written_anew(backend: Backend):
+    """What it had is in the trash."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("work")
+        await maestro.messages.add("user", "one")
+        await maestro.archive.sync()
+        folder = backend.project / ".maestro/sessions" / session.id
+        manifest = layout.decode_manifest((folder / layout.MANIFEST).read_bytes(), session.id)
+        (folder / layout.MANIFEST).write_bytes(layout.encode_manifest(msgspec.structs.replace(manifest, last_id="")))
+        await maestro.messages.add("user", "two")
+        assert (await maestro.archive.sync()).current
+        assert (folder / layout.MESSAGES).read_bytes().count(b"\n") == 2
+        assert (backend.project / ".maestro/trash" / session.id / layout.MESSAGES).read_bytes().count(b"\n") == 1

@@ -18,15 +18,6 @@ from tests.generations import SESSION_ID, contents, folder_of, generation_of, sp
 
 
 @pytest.fixture
-def kept(project: Path) -> Path:
-    """Return a project with generation 1 in place and generation 0 beside it."""
-    for number in (0, 1):
-        write_generation(project, number, keep_spare=True)
-    assert spare_of(project).is_dir()
-    return project
-
-
-@pytest.fixture
 def links(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record what is linked: nothing that never changed, while the spare is used."""
     linked: list[str] = []

@@ -21,15 +21,6 @@ from maestro_state.project import Project
 from tests.generations import SESSION_ID, folder_of, generation_of, spare_of, write_generation
 
 
-@pytest.fixture
-def kept(project: Path) -> Path:
-    """Return a project with generation 1 in place and generation 0 beside it."""
-    for number in (0, 1):
-        write_generation(project, number, keep_spare=True)
-    assert spare_of(project).is_dir()
-    return project
-
-
 def _file_gone(spare: Path) -> None:
     (spare / "runs/0001/output.txt").unlink()
 
