@@ -27,8 +27,10 @@ from maestro_state.connection.fork import let_go_in_child
 from maestro_state.connection.opening import check_greeting, greeting, tls_context
 from maestro_state.connection.pipe import Pipe
 from maestro_state.connection.url import masked
+from maestro_state.private_socket import connect_path
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -235,7 +237,9 @@ class AsyncConnection:
         greeted = False
         try:
             async with asyncio.timeout(timeout_s):
-                if address.scheme == "unix":
+                if address.is_embedded:
+                    await loop.create_unix_connection(lambda: pipe, sock=await _own_socket(address.path, timeout_s))
+                elif address.scheme == "unix":
                     await loop.create_unix_connection(lambda: pipe, address.path)
                 else:
                     host, port = address.hosts[0]
@@ -265,3 +269,13 @@ class AsyncConnection:
         if type(reply) is ReplyError:
             raise refusal(reply, self._where)
         return reply
+
+
+async def _own_socket(path: str | None, timeout_s: float) -> socket.socket:
+    """Connect to the project's own server, and to nobody else's."""
+    try:
+        return connect_path(path or "", timeout_s=0)
+    except BlockingIOError:  # so many callers at once that one has to wait for being let in
+        line = await asyncio.to_thread(connect_path, path or "", timeout_s=timeout_s)
+        line.setblocking(False)
+        return line

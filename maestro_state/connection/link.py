@@ -14,6 +14,7 @@ from hiredis import ProtocolError, Reader
 
 from maestro_state.connection.faults import AnswerLateError, ConnectionLostError, ReplyError, Where
 from maestro_state.connection.opening import check_greeting, greeting
+from maestro_state.private_socket import connect_path
 
 if TYPE_CHECKING:
     import ssl
@@ -157,6 +158,10 @@ def open_link(address: Address, timeout_s: float, where: Where, context: ssl.SSL
 
 def _connect(address: Address, timeout_s: float, context: ssl.SSLContext | None) -> socket.socket:
     """Return a connected blocking socket."""
+    if address.is_embedded:
+        connected = connect_path(address.path or "", timeout_s=timeout_s)
+        connected.settimeout(None)
+        return connected
     if address.scheme == "unix":
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         done = False

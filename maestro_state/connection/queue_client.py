@@ -10,12 +10,14 @@ from typing import Any
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.connection import UnixDomainSocketConnection
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from maestro_state.connection.discovery import client_options, watcher_options
 from maestro_state.connection.url import Address
 from maestro_state.errors import ConfigError
+from maestro_state.private_socket import connect_path
 
 #: Seconds one answer may take; above the longest wait of RQ's blocking reads.
 _ANSWER_S = 30.0
@@ -32,6 +34,15 @@ class _Patience(Retry):
         """Stay the same one: redis-py gives each connection a copy, which nobody could reach any more."""
         del memo
         return self
+
+
+class _OwnSocket(UnixDomainSocketConnection):
+    """A connection to the project's own server, and to nobody else's."""
+
+    def _connect(self) -> Any:
+        line = connect_path(self.path, timeout_s=self.socket_connect_timeout)
+        line.settimeout(self.socket_timeout)
+        return line
 
 
 def queue_client(address: Address, *, is_patient: bool = True) -> Redis:
@@ -55,7 +66,10 @@ def queue_client(address: Address, *, is_patient: bool = True) -> Redis:
         return found
     if address.scheme == "unix":
         options.pop("socket_connect_timeout")
-        return Redis(unix_socket_path=address.path, db=address.db, retry=retry, **options)
+        client = Redis(unix_socket_path=address.path, db=address.db, retry=retry, **options)
+        if address.is_embedded:
+            client.connection_pool.connection_class = _OwnSocket
+        return client
     host, port = address.hosts[0]
     return Redis(host=host, port=port, db=address.db, retry=retry, **options)
 

@@ -56,6 +56,14 @@ class Address:
     #: What to correct when nobody is there.
     setting: str = "MAESTRO_REDIS_URL"
 
+    @property
+    def is_embedded(self) -> bool:
+        """Tell whether the path is one at which only a project's own server listens, whoever named it."""
+        if self.scheme != "unix" or not self.path:
+            return False
+        *_, outer, inner, name = ("", "", *self.path.split("/"))
+        return name == "s.sock" and ((outer, inner) == (".maestro", "server") or outer.startswith("maestro-"))
+
 
 def parse_url(text: str) -> Address:
     """Read an address; raise ConfigError when it is not one."""

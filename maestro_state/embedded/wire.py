@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Self
 
+from maestro_state.private_socket import connect_path
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -37,15 +39,7 @@ class Wire:
 
     def __init__(self, path: str, *, timeout_s: float | None = None) -> None:
         """Connect at once."""
-        import socket
-
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.settimeout(ANSWER_S if timeout_s is None else timeout_s)
-            self._socket.connect(path)
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = connect_path(path, timeout_s=ANSWER_S if timeout_s is None else timeout_s)
         self._replies = self._socket.makefile("rb")
 
     def __enter__(self) -> Self:
