@@ -16,6 +16,7 @@ def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     """Offer the sessions of the local index, newest first."""
     del param
     from maestro_state.errors import MaestroError
+    from maestro_state.names import is_session_id
     from maestro_state.project import Project, find_root
 
     folder = ctx.find_root().params.get("project") or "."
@@ -24,7 +25,8 @@ def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     except (MaestroError, OSError):
         return []  # while completing is no time to tell what is wrong
     rows.sort(key=lambda row: row.updated_at, reverse=True)
-    return [row.id for row in rows if row.id.startswith(incomplete)]
+    # The index may be a stranger's: what is no id never reaches the shell.
+    return [row.id for row in rows if row.id.startswith(incomplete) and is_session_id(row.id)]
 
 
 def tools(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

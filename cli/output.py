@@ -15,10 +15,18 @@ from typing import Any
 import click
 import msgspec
 
-#: What a terminal would obey, or what would make text read differently from what it is: control characters other than
-#: tab and newline, the C1 range, and the marks that change the direction of text. Surrogates are what Python makes of
-#: an argument that is not UTF-8: they cannot be printed at all.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+#: What makes text read differently from what it is, or hides in it: marks that change its direction, characters nobody
+#: sees (but the two joiners, which scripts and emoji need), separators that are lines to some, and text in tags.
+_DECEIVING = (
+    "\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+)
+#: That, and what a terminal would obey: control characters other than tab and newline, the C1 range too. Surrogates
+#: are what Python makes of an argument that is not UTF-8: they cannot be printed at all.
+_UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_DECEIVING}]")
+#: What JSON may carry unescaped and no terminal should get.
+_UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f{_DECEIVING}]")
+#: The only escapes a line may hold: the colours that `colour` gives, and their end.
+_OWN_STYLES = re.compile(r"(\x1b\[(?:[012]|3[0-7])m)")
 
 #: Columns of an id's end that a table keeps: the two dashes and the six characters that are a reference.
 _END_COLUMNS = 8
@@ -57,7 +65,29 @@ def _picture(char: str) -> str:
     code = ord(char)
     if code < 0x20:
         return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else f"\\u{code:04x}"
+    return "\u2421" if code == 0x7F else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _harmless(text: str) -> str:
+    """Make a text harmless that may hold our own colours: a view that forgot to can at most be coloured by it."""
+    if "\x1b" not in text:
+        return safe(text)
+    return "".join(part if at % 2 else safe(part) for at, part in enumerate(_OWN_STYLES.split(text)))
+
+
+def _json_text(encoded: bytes) -> str:
+    """Return JSON as text in which what `safe` would change is escaped: the same values, and nothing to obey."""
+    text = encoded.decode()
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _UNSAFE_IN_JSON.sub(lambda found: _json_escape(ord(found[0])), text)
+
+
+def _json_escape(code: int) -> str:
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 def is_terminal() -> bool:
@@ -89,20 +119,25 @@ def document(value: Any) -> None:
     encoded = msgspec.json.encode(value)
     if is_terminal():
         encoded = msgspec.json.format(encoded, indent=2)
-    sys.stdout.write(encoded.decode() + "\n")
+    sys.stdout.write(_json_text(encoded) + "\n")
     sys.stdout.flush()
 
 
 def line(text: str = "") -> None:
-    """Print one line."""
-    sys.stdout.write(text + "\n")
+    """Print one line, or a few, harmless whatever they hold."""
+    sys.stdout.write(_harmless(text) + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """Tell a person something that is not data; pipes and programs do not get it."""
     if sys.stderr.isatty():
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(safe(text) + "\n")
+
+
+def confirmed(question: str) -> bool:
+    """Ask a person; True for yes."""
+    return click.confirm(safe(question))
 
 
 def raw(content: bytes, *, exact: bool = False) -> None:
@@ -149,6 +184,7 @@ def status_line() -> Iterator[Callable[[str], None] | None]:
 
     def tell(text: str) -> None:
         nonlocal shown
+        text = safe(text).replace("\n", " ")
         sys.stderr.write("\r" + f"{text} …".ljust(len(shown)))
         sys.stderr.flush()
         shown = f"{text} …"
@@ -175,7 +211,7 @@ def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> N
     """Print an error on stderr: one line, or one JSON document."""
     message, hint = safe(message).replace("\n", " "), safe(hint).replace("\n", " ") if hint else None
     if as_json:
-        text = msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}}).decode()
+        text = _json_text(msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}}))
     else:
         text = f"maestro: {message}" + (f" → {hint}" if hint else "")
     sys.stderr.write(text + "\n")
@@ -313,5 +349,5 @@ class Progress:
 
 def json_line(value: Any) -> None:
     """Print one line of JSON Lines, at once."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(_json_text(msgspec.json.encode(value)) + "\n")
     sys.stdout.flush()

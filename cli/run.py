@@ -109,6 +109,7 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
 
 def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> str | None:
     """Show what would be sent and ask; return when it was agreed to, None when it was not."""
+    from cli import output
     from maestro_state.clock import iso, now_ms
     from maestro_state.errors import UsageError
 
@@ -116,7 +117,7 @@ def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> 
     if as_json or not sys.stdin.isatty():
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
     _show_preview(preview.argv, preview.stdin)
-    return iso(now_ms()) if click.confirm("Send this?") else None
+    return iso(now_ms()) if output.confirmed("Send this?") else None
 
 
 def _show_preview(argv: list[str], stdin: bytes) -> None:

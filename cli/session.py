@@ -300,7 +300,7 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
             what = "moved to the trash" if trash else "removed for good"
             raise UsageError(f"{session_id} would be {what}", hint="add --yes to do it without asking")
         question = f"Move {session_id} to the trash" if trash else f"Remove {session_id} and everything in it for good"
-        if not click.confirm(f"{question}?"):
+        if not output.confirmed(f"{question}?"):
             output.warning("nothing removed")
             return 1
     deleted = app.maestro.sessions.delete(session_id, trash=trash)
@@ -329,7 +329,7 @@ def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:
     if as_json:
         output.document(found)
     elif isinstance(found.value, str):
-        output.line(output.safe(found.value) if output.is_terminal() else found.value)
+        output.raw(found.value.encode(errors="replace") + b"\n")
     elif found.value is not None:
         output.document(found.value)
 

@@ -36,7 +36,7 @@ _NAMED_SECRET = re.compile(
 _SCHEME_SECRET = re.compile(r"\b(bearer|basic)\s{1,4}[\w.~+/=-]{6,}", re.IGNORECASE)
 _TERMINAL_CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 #: Line ends among them: one event must not look like two.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 _bound: ContextVar[dict[str, Any] | None] = ContextVar("maestro_log_values", default=None)
 
