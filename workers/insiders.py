@@ -84,7 +84,7 @@ def has_all_on_disk(maestro: Maestro, asked: bool) -> bool:
     the stack is started the next time.
     """
     del asked
-    report = sweep(maestro)
+    report = sweep(maestro, thorough=True)
     for failure in report.errors:
         _log.warning("not_on_disk", session=failure.id, reason=failure.reason)
     if report.busy is not None:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from maestro_state._sync.sweep import SweepReport
 
 
-def sweep(maestro: Maestro) -> SweepReport:
-    """Do one pass."""
+def sweep(maestro: Maestro, *, thorough: bool = False) -> SweepReport:
+    """Do one pass; a `thorough` one also looks for changes that the index has lost."""
 
     def recover(_: Server) -> list[str]:
         return [f"{session_id}/{run_id}" for session_id, run_id in maestro.claims.recover()]
 
-    report = maestro.archive.sweep([recover])
+    report = maestro.archive.sweep([recover], thorough=thorough)
     if report.busy is None:
         report.checkpointed += maestro.work.sweep()
         fault = maestro.claims.queue_fault

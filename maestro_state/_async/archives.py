@@ -116,12 +116,12 @@ class AsyncArchives:
             damaged += [Damage(f"{session_id}/{one.path}", one.reason) for one in report.damaged]
         return Report(not damaged, checked, damaged)
 
-    async def sweep(self, recoverers: Sequence[AsyncRecoverer] = ()) -> SweepReport:
+    async def sweep(self, recoverers: Sequence[AsyncRecoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
         sweep = AsyncSweep(
             self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
         )
-        return await sweep.sweep(recoverers)
+        return await sweep.sweep(recoverers, thorough=thorough)
 
     async def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:
         """Remove old outputs, dry runs and logs; never a session the server still has.

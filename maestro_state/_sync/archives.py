@@ -117,12 +117,12 @@ class Archives:
             damaged += [Damage(f"{session_id}/{one.path}", one.reason) for one in report.damaged]
         return Report(not damaged, checked, damaged)
 
-    def sweep(self, recoverers: Sequence[Recoverer] = ()) -> SweepReport:
+    def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
         sweep = Sweep(
             self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
         )
-        return sweep.sweep(recoverers)
+        return sweep.sweep(recoverers, thorough=thorough)
 
     def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:
         """Remove old outputs, dry runs and logs; never a session the server still has.

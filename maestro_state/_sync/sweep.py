@@ -83,8 +83,11 @@ class Sweep:
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"
         self._renewed_ms = 0
 
-    def sweep(self, recoverers: Sequence[Recoverer] = ()) -> SweepReport:
-        """Do one pass; a report with `busy` when somebody else is at it."""
+    def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
+        """Do one pass; a report with `busy` when somebody else is at it.
+
+        A `thorough` one looks at every session of the server for changes that the index has lost, as before a stop.
+        """
         report = SweepReport()
         now_ms = self._server.fetch(archiving.read_time())
         lease = self._server.run(leases.take_lease(self._server.terms, leases.SWEEP, self._holder, now_ms))
@@ -96,10 +99,10 @@ class Sweep:
         try:
             for recover in recoverers:
                 report.recovered_runs += recover(self._server)
+            if self._can_scan:
+                cursor = self._repair_index(report, cursor, lease, thorough=thorough)
             self._finish_due(report, lease)
             self._write_dirty(report, lease)
-            if self._can_scan:
-                cursor = self._repair(report, cursor)
             self._sweep_leftovers(report)
         except _LeaseLostError:
             report.busy = "somebody who took over"
@@ -187,23 +190,50 @@ class Sweep:
         report.waiting.append(session_id)
         return True
 
+    def _repair_index(self, report: SweepReport, cursor: str, lease: leases.Lease, *, thorough: bool) -> str:
+        """Look at a few more sessions of the server, or at all of them; return where to go on."""
+        cursor = self._repair(report, "0" if thorough else cursor)
+        while thorough and cursor != "0":
+            self._beat(lease)
+            cursor = self._repair(report, cursor)
+        return cursor
+
     def _repair(self, report: SweepReport, cursor: str) -> str:
-        """Look at a few more keys of the server for sessions that the index has lost; return where to go on."""
+        """Put sessions back that the index has lost, or whose changes it does not know; return where to go on.
+
+        Whoever made a change indexes it, and may have been killed before that.
+        """
         terms, call = self._server.terms, self._server.connection.call
         pattern = terms.keys.of_session("*", "session")
         try:
             cursor_reply, keys = call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
         except ServerUnavailable as error:
             if is_forbidden(error):
-                return cursor  # a terminal's account: the next sweep of a worker's looks there
+                return "0"  # a terminal's account: the next sweep of a worker's looks there
             raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]
-        if ids:
-            known = call("HMGET", terms.keys.of_index("summaries"), *ids)
-            for session_id in (one for one, row in zip(ids, known, strict=True) if row is None):
-                summary = self._server.fetch(index_ops.read_summary(terms, session_id))
-                if summary:
-                    self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
-                    report.repaired.append(session_id)
+        for session_id in self._unknown(ids) if ids else []:
+            summary = self._server.fetch(index_ops.read_summary(terms, session_id))
+            if summary:
+                self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
+                report.repaired.append(session_id)
         return str(cursor_reply.decode() if isinstance(cursor_reply, bytes) else cursor_reply)
+
+    def _unknown(self, ids: list[str]) -> list[str]:
+        """Return those of some sessions that the index does not have, or has as written when they are not."""
+        terms = self._server.terms
+        progress = [archiving.read_progress(terms, session_id) for session_id in ids]
+        known, waiting, *found = self._server.connection.calls(
+            [
+                ("HMGET", terms.keys.of_index("summaries"), *ids),
+                ("ZMSCORE", terms.keys.of_index("dirty"), *ids),
+                *(query.command for query in progress),
+            ]
+        )
+        rows = zip(ids, known, waiting, progress, found, strict=True)
+        return [
+            session_id
+            for session_id, row, since, query, reply in rows
+            if row is None or (since is None and not query.read(reply).is_done)
+        ]

@@ -5,12 +5,23 @@ ARGV     session_id last_id summary last_activity expires_at is_dirty life_ms is
 RETURNS  OK | OLDER
 INCLUDES -
 ]]
+-- The index lives as long as the longest session in it: never shorten.
+local function keep(key)
+  if redis.call('PTTL', key) < tonumber(life_ms) then redis.call('PEXPIRE', key, life_ms) end
+end
 local known = redis.call('HGET', summaries, session_id)
 if known then
   local ms, seq = string.match(known, '^%["(%d+)-(%d+)"')
   local new_ms, new_seq = string.match(last_id, '^(%d+)-(%d+)$')
   ms, seq, new_ms, new_seq = tonumber(ms), tonumber(seq), tonumber(new_ms), tonumber(new_seq)
-  if ms > new_ms or (ms == new_ms and seq > new_seq) then return {'OLDER'} end
+  if ms > new_ms or (ms == new_ms and seq > new_seq) then
+    -- What waits for a disk is believed all the same: looking once too often costs a look, once too seldom the change.
+    if is_dirty ~= '0' then
+      redis.call('ZADD', dirty, 'NX', last_activity, session_id)
+      keep(dirty)
+    end
+    return {'OLDER'}
+  end
 end
 redis.call('HSET', summaries, session_id, summary)
 redis.call('ZADD', recent, last_activity, session_id)
@@ -28,8 +39,5 @@ elseif is_dirty == 'anew' then
 else
   redis.call('ZADD', dirty, 'NX', last_activity, session_id)
 end
--- The index lives as long as the longest session in it: never shorten.
-for _, key in ipairs(KEYS) do
-  if redis.call('PTTL', key) < tonumber(life_ms) then redis.call('PEXPIRE', key, life_ms) end
-end
+for _, key in ipairs(KEYS) do keep(key) end
 return {'OK'}

@@ -4,15 +4,15 @@
 local function admit(id)
   local lane_field, number = lane(id)
   local found = redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'ttl_ms', 'touched_at', 'user_id',
-                           lane_field)
+                           lane_field, 'archived_id')
   if not found[1] then return nil, {'NOT_FOUND'} end
   local answer = repeated(found[7], number)
   if answer then return nil, answer end
   if not string.find(ALLOWED, ' ' .. found[1] .. ' ', 1, true) then return nil, {'BAD_STATE', found[1]} end
   local now, last_activity, ttl_ms = tonumber(now_ms), tonumber(found[3]), tonumber(found[4])
   if now >= last_activity + ttl_ms then return nil, {'EXPIRED'} end
-  return {state = found[1], last_id = found[2], ttl_ms = ttl_ms, touched_at = tonumber(found[5]), owner = found[6],
-          lane_field = lane_field, is_new_lane = not found[7], number = number,
+  return {state = found[1], last_id = found[2], is_on_disk = found[2] == found[8], ttl_ms = ttl_ms,
+          touched_at = tonumber(found[5]), owner = found[6], lane_field = lane_field, is_new_lane = not found[7], number = number,
           -- a terminal whose clock is behind must not take the session back in time
           now = math.max(now, last_activity)}
 end

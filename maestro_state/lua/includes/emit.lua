@@ -9,6 +9,7 @@ local function emit(admitted, stream, entry)
     seq = string.format('%.0f', tonumber(seq) + 1)
   end
   admitted.last_id = ms .. '-' .. seq
+  admitted.is_first_unwritten = admitted.is_on_disk
   if user ~= admitted.owner then
     entry[#entry + 1] = 'by'
     entry[#entry + 1] = user
