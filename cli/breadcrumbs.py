@@ -136,10 +136,7 @@ def _from_file(work: WorkView, source: str) -> Breadcrumb:
                 text = file.read()
         except UnicodeDecodeError as error:
             raise InvalidValue(f"{source} is not UTF-8 text") from error
-    document = json_argument("--from", text)
-    if isinstance(document, dict) and not {"prompt", "response"} & document.keys():
-        raise InvalidValue("a breadcrumb needs a prompt or a response")
-    return breadcrumb_of(document, **_defaults(work))
+    return breadcrumb_of(json_argument("--from", text), **_defaults(work))
 
 
 def _from_options(work: WorkView, said: dict[str, Any]) -> Breadcrumb:

@@ -292,6 +292,8 @@ def _print_outcome(outcome: Outcome) -> None:
     for effect in outcome.effects:
         mark = output.colour("+", "green") if effect.changed else output.colour("=", dim=True)
         output.line(f"{mark} {output.safe(effect.summary)}")
+    for missing in outcome.missing:
+        output.line(f"{output.colour('?', 'yellow')} {output.safe(str(missing))}")
     if outcome.dry_run:
         for change in outcome.changes:
             _print_difference(change.path, change.before, change.after)

@@ -218,7 +218,7 @@ def show(app: App, ref: str, as_json: bool) -> None:
         ("started", output.ago(from_iso(record.created), now_ms())),
         ("modified", output.ago(from_iso(record.modified), now_ms())),
         ("children", " ".join(child.session_id for child in children)),
-        ("breadcrumbs", f"{work.accepted} accepted, {work.applied} applied"),
+        ("breadcrumbs", f"{work.accepted} {'accepted' if work.is_live else 'on disk'}, {work.applied} applied"),
         ("folder", record.breadcrumbs_dir.rpartition("/")[0]),
     ]
     for name, value in rows:

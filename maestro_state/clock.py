@@ -44,11 +44,8 @@ def _minute(minutes: int) -> str:
 
 
 def from_iso(text: str) -> int:
-    """Read ISO 8601 back; a time without a zone is taken as UTC."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    """Read ISO 8601 back; a time without a zone, which Maestro never writes, is local time: its writer meant that."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def new_suffix() -> str:

@@ -18,11 +18,12 @@ def crumb(name: str, **more: Any) -> Breadcrumb:
 
 
 def post(root: Path, path: tuple[str, ...], name: str, content: bytes | dict[str, Any], depth: int = 0) -> Path:
-    """Put a file into a work session's mailbox, the way another program would."""
+    """Put a file into a work session's mailbox, the way another program would; an object is a whole breadcrumb."""
     folder = root.joinpath("docs", "sessions", *path, "breadcrumbs", str(depth))
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
-    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    whole = {"prompt": "asked", "response": "answered"}
+    file.write_bytes(content if isinstance(content, bytes) else json.dumps(whole | content).encode())
     return file
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maestro_state._sync.sweep import Failure
+from maestro_state.errors import MaestroError
+from maestro_state.transcripts.plans import finish_change
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
@@ -24,6 +26,10 @@ def sweep(maestro: Maestro, *, thorough: bool = False) -> SweepReport:
     report = maestro.archive.sweep([recover], thorough=thorough)
     if report.busy is None:
         report.checkpointed += maestro.work.sweep()
+        try:
+            finish_change(maestro.project.root)
+        except MaestroError as error:
+            report.errors.append(Failure("plan", str(error)))
         fault = maestro.claims.queue_fault
         if fault is not None:  # the disk does not need a worker; the runs that wait for one do
             report.errors.append(Failure("queue", f"{fault} ({fault.hint})"))

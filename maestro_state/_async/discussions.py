@@ -38,6 +38,7 @@ from maestro_state.transcripts.events import (
     conversation,
 )
 from maestro_state.transcripts.legacy import final_of
+from maestro_state.transcripts.plans import finish_change
 from maestro_state.transcripts.replay import Outcome, replay
 
 #: Inside the class, `list` is the verb.
@@ -51,6 +52,7 @@ class AsyncDiscussions:
         """Take the project's root for its files."""
         self._server = server
         self._files = DiscussionFiles(root)
+        finish_change(root)
 
     async def start(
         self,

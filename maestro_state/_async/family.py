@@ -11,6 +11,7 @@ from typing import Any
 
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso
+from maestro_state.disk import Folder
 from maestro_state.errors import (
     MaestroError,
     Refused,
@@ -20,6 +21,7 @@ from maestro_state.errors import (
     WorkSessionNotFound,
 )
 from maestro_state.logs import get_logger
+from maestro_state.models import id_order
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.ops.archiving import read_time
@@ -114,7 +116,8 @@ class AsyncFamilies:
 
     def _kept(self, kept: layout.OnDisk) -> WorkView:
         count = layout.count_breadcrumbs(self.root, kept.path)
-        return WorkView(record=kept.record, path=kept.path, accepted=count, applied=count, is_live=False)
+        applied = len(layout.applied_ids(self.root, kept.path))
+        return WorkView(record=kept.record, path=kept.path, accepted=count, applied=applied, is_live=False)
 
     async def everything(self) -> list[WorkView]:
         """Return all there are, last modified first; the server's word counts where both have one."""
@@ -230,4 +233,16 @@ class AsyncFamilies:
                 # Nothing is awaited while the lock is held: another task here would wait for it, and we for the task.
                 layout.file_page(folder, page)
                 after = page[-1].entry_id
+            await self._note_applied(work, folder)
         return work
+
+    async def _note_applied(self, work: WorkView, folder: Folder) -> None:
+        """Keep on disk what was applied: once the server has let go, nothing else says so."""
+        after = layout.applied_to(folder)
+        while after is None or id_order(after) < id_order(work.cursor):
+            page = await self._server.fetch(crumb_ops.read_page(self._server.terms, work, after))
+            applied = [one for one in page if one.applied]
+            if not applied:
+                return
+            layout.note_applied(folder, applied)
+            after = applied[-1].entry_id

@@ -17,7 +17,7 @@ from maestro_state.ops import work as ops
 from maestro_state.project import Project
 from maestro_state.states import WORK_OPEN, WorkStatus
 from maestro_state.wsession import timeline
-from maestro_state.wsession.layout import read_breadcrumbs
+from maestro_state.wsession.layout import applied_ids, read_breadcrumbs
 from maestro_state.wsession.mailbox import Outcome
 from maestro_state.wsession.records import Accepted, Breadcrumb, WorkSession, WorkView, breadcrumb_of_run
 from maestro_state.wsession.stats import WorkStats, add_up, totals_of
@@ -176,7 +176,8 @@ class AsyncWork:
             found = [one async for one in self._families.accepted(work)]
         else:
             stored = read_breadcrumbs(self._families.root, work.path, limit=self._families.file_limit)
-            found = [Accepted(work.id, "", crumb, applied=True) for crumb in stored]
+            applied = applied_ids(self._families.root, work.path)
+            found = [Accepted(work.id, "", crumb, applied=crumb.breadcrumb_id in applied) for crumb in stored]
         return [
             one
             for one in found
@@ -184,7 +185,7 @@ class AsyncWork:
         ]
 
     async def stats(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> WorkStats:
-        """Add up what was applied in a work session and all under it.
+        """Add up what was applied in a work session and all under it; of one that only the disk has, all that is there.
 
         Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
         """
@@ -194,7 +195,7 @@ class AsyncWork:
         for work in family:
             if work.id not in parts:
                 found = await self._crumbs(work, filters)
-                parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied)
+                parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied or not work.is_live)
         return add_up(parts.values())
 
     async def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
@@ -207,7 +208,7 @@ class AsyncWork:
             happenings += [
                 timeline.left(work.id, one.breadcrumb, depth)
                 for one in await self._crumbs(work, filters)
-                if one.applied
+                if one.applied or not work.is_live
             ]
             if filters.has_session(work.record) and filters.depth in (None, work.depth):
                 happenings += await self._milestones(work, depth)

@@ -18,7 +18,7 @@ from maestro_state.ops import work as ops
 from maestro_state.project import Project
 from maestro_state.states import WORK_OPEN, WorkStatus
 from maestro_state.wsession import timeline
-from maestro_state.wsession.layout import read_breadcrumbs
+from maestro_state.wsession.layout import applied_ids, read_breadcrumbs
 from maestro_state.wsession.mailbox import Outcome
 from maestro_state.wsession.records import Accepted, Breadcrumb, WorkSession, WorkView, breadcrumb_of_run
 from maestro_state.wsession.stats import WorkStats, add_up, totals_of
@@ -177,7 +177,8 @@ class Work:
             found = [one for one in self._families.accepted(work)]
         else:
             stored = read_breadcrumbs(self._families.root, work.path, limit=self._families.file_limit)
-            found = [Accepted(work.id, "", crumb, applied=True) for crumb in stored]
+            applied = applied_ids(self._families.root, work.path)
+            found = [Accepted(work.id, "", crumb, applied=crumb.breadcrumb_id in applied) for crumb in stored]
         return [
             one
             for one in found
@@ -185,7 +186,7 @@ class Work:
         ]
 
     def stats(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> WorkStats:
-        """Add up what was applied in a work session and all under it.
+        """Add up what was applied in a work session and all under it; of one that only the disk has, all that is there.
 
         Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
         """
@@ -195,7 +196,7 @@ class Work:
         for work in family:
             if work.id not in parts:
                 found = self._crumbs(work, filters)
-                parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied)
+                parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied or not work.is_live)
         return add_up(parts.values())
 
     def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
@@ -208,7 +209,7 @@ class Work:
             happenings += [
                 timeline.left(work.id, one.breadcrumb, depth)
                 for one in self._crumbs(work, filters)
-                if one.applied
+                if one.applied or not work.is_live
             ]
             if filters.has_session(work.record) and filters.depth in (None, work.depth):
                 happenings += self._milestones(work, depth)

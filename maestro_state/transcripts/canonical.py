@@ -279,4 +279,4 @@ def _put_meta(folder: Folder, meta: Meta) -> None:
     for name in folder.names():
         if _LEFT_ASIDE.fullmatch(name):  # by somebody who was killed: nobody else writes now
             folder.remove(name)
-    folder.replace(META, content, mode=0o644)
+    folder.replace(META, content, mode=0o666)

@@ -47,8 +47,8 @@ CONTRACTS: dict[str, tuple[str, ...]] = {
 
 ITEM_TYPES = ("task", "phase", "track")
 
-#: Fields of a task that have an operation of their own → that operation.
-NOT_EDITABLE = {"task_id": "add_task", "phase_id": "move_task", "status": "mark_done or mark_todo"}
+#: Fields of a task that tell which one it is.
+NOT_EDITABLE = ("task_id",)
 
 #: Longest name, in characters.
 NAME_MAX = 500
@@ -164,11 +164,11 @@ def _fields(value: Any) -> str | None:
         return "must be an object with at least one field"
     for name, content in value.items():
         if name in NOT_EDITABLE:
-            return f"may not change {name}: {NOT_EDITABLE[name]} does"
+            return f"may not change {name}: it tells which task this is"
         if not _FIELD_FORM.fullmatch(name):
             return f"has a field that is no name: {name[:40]!r}"
-        if name == "task_name" and (reason := _name(content)):
-            return f"task_name {reason}"
+        if (check := _TASK_FIELDS.get(name)) and (reason := check(content)):
+            return f"{name} {reason}"
         if not _is_storable(content, _DEPTH_MAX):
             return f"{name} must be text, numbers, lists and objects of them, not nested deeper than {_DEPTH_MAX}"
     return None
@@ -184,5 +184,8 @@ def _is_storable(value: Any, depth: int) -> bool:
         return all(_is_storable(one, depth - 1) for one in value)
     return not isinstance(value, str) or strict_json.is_text(value)
 
+
+#: Fields of a task that hold only what the operations about them take.
+_TASK_FIELDS = {"task_name": _name, "status": _name, "phase_id": _id}
 
 _CHECKS = {"id": _id, "name": _name, "item_type": _item_type, "fields": _fields}

@@ -43,6 +43,29 @@ class NotApplicable(WorkFailed):
     code = "not_applicable"
 
 
+class Missing(msgspec.Struct, frozen=True):
+    """Something an operation refers to that is neither in the plan nor made earlier in the list."""
+
+    operation: int  #: its number in the list, from 1
+    op_type: str
+    field: str
+    kind: str
+    id: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"operation {self.operation} ({self.op_type}): {self.field}: there is no {self.kind} '{self.id}'"
+
+
+class MissingEntities(NotApplicable):
+    """The operations fit but for what they refer to; every such thing is named."""
+
+    def __init__(self, missing: Sequence[Missing]) -> None:
+        """Name each of them."""
+        super().__init__("; ".join(map(str, missing)))
+        self.missing = tuple(missing)
+
+
 class Effect(msgspec.Struct, frozen=True):
     """What one operation did, or would do."""
 
@@ -71,12 +94,19 @@ def apply(plan: Plan, operations: Sequence[Operation]) -> tuple[Plan, list[Effec
     """Return the plan after all operations and what each did; raise NotApplicable and leave the plan as it is."""
     work = _Work(plan, [_with_ids(operation) for operation in operations])
     effects = []
+    missing: list[Missing] = []
     for number, operation in enumerate(work.operations, start=1):
+        references = work.missing_references(operation)
+        missing += [Missing(number, operation.op_type, *reference) for reference in references]
+        if not work.can_run(operation):
+            continue
         try:
             changed, summary = work.run(operation)
         except NotApplicable as problem:
             raise NotApplicable(f"operation {number} ({operation.op_type}): {problem}") from problem
         effects.append(Effect(operation.op_type, operation.data, changed, summary))
+    if missing:
+        raise MissingEntities(missing)
     return work.plan, effects
 
 
@@ -108,6 +138,24 @@ def _says(operation: Operation) -> Iterator[tuple[_Place, Any]]:
                 yield (kind, data[f"{kind}_id"], name), value
 
 
+def _references(operation: Operation) -> Iterator[tuple[str, str, str]]:
+    """Yield field, kind and id of what must exist for an operation, its own record first."""
+    data = operation.data
+    match operation.op_type:
+        case "move_task":
+            yield "task_id", "task", data["task_id"]
+            yield "target_phase_id", "phase", data["target_phase_id"]
+        case "edit_task_fields":
+            yield "task_id", "task", data["task_id"]
+            if "phase_id" in data["fields"]:
+                yield "fields.phase_id", "phase", data["fields"]["phase_id"]
+        case "mark_done" | "mark_todo":
+            yield "item_id", data["item_type"], data["item_id"]
+        case add:
+            if parent := KINDS[add.removeprefix("add_")].parent:
+                yield f"{parent}_id", parent, data[f"{parent}_id"]
+
+
 class _Work:
     """One list of operations at work on a copy of a plan."""
 
@@ -125,26 +173,33 @@ class _Work:
             if (kind, item_id) in self._records and same(_value(self._records[kind, item_id], name), value)
         }
 
+    def missing_references(self, operation: Operation) -> list[tuple[str, str, str]]:
+        """Return field, kind and id of everything an operation refers to that is not there."""
+        return [reference for reference in _references(operation) if reference[1:] not in self._records]
+
+    def can_run(self, operation: Operation) -> bool:
+        """Tell whether there is a record to work on; what is added is, so that the rest of the list can be checked."""
+        if operation.op_type.startswith("add_"):
+            return True
+        _, kind, item_id = next(_references(operation))
+        return (kind, item_id) in self._records
+
     def run(self, operation: Operation) -> tuple[bool, str]:
         """Apply one operation; tell whether it changed anything, and what it says in words."""
         match operation.op_type:
             case "move_task":
                 return self._move(operation)
             case "edit_task_fields":
-                self._need("task", operation.data["task_id"], "task_id")
                 fields = ", ".join(operation.data["fields"])
                 return self._write(operation), f"edit {fields} of task {operation.data['task_id']}"
             case "mark_done" | "mark_todo" as mark:
                 kind, item_id = operation.data["item_type"], operation.data["item_id"]
-                self._need(kind, item_id, "item_id")
                 return self._write(operation), f"mark {kind} {item_id} as {mark.removeprefix('mark_')}"
         return self._add(operation)
 
     def _add(self, operation: Operation) -> tuple[bool, str]:
         kind, data = operation.op_type.removeprefix("add_"), operation.data
-        item_id, name, parent = data[f"{kind}_id"], data[f"{kind}_name"], KINDS[kind].parent
-        if parent:
-            self._need(parent, data[f"{parent}_id"], f"{parent}_id")
+        item_id, name = data[f"{kind}_id"], data[f"{kind}_name"]
         summary = f"add {kind} {item_id}: {name}"
         if (kind, item_id) not in self._records:
             record = data | {"status": NOT_DONE}
@@ -159,8 +214,7 @@ class _Work:
 
     def _move(self, operation: Operation) -> tuple[bool, str]:
         data = operation.data
-        record = self._need("task", data["task_id"], "task_id")
-        self._need("phase", data["target_phase_id"], "target_phase_id")
+        record = self._records["task", data["task_id"]]
         summary = f"move task {data['task_id']} to phase {data['target_phase_id']}"
         present, source = record.get("phase_id"), data.get("source_phase_id", record.get("phase_id"))
         is_there = ("task", data["task_id"], "phase_id") in self._settled or present == data["target_phase_id"]
@@ -178,13 +232,6 @@ class _Work:
                 record[name] = value
                 changed = True
         return changed
-
-    def _need(self, kind: str, item_id: str, field: str) -> dict[str, Any]:
-        """Return a record an operation refers to."""
-        record = self._records.get((kind, item_id))
-        if record is None:
-            raise NotApplicable(f"{field}: there is no {kind} '{item_id}'")
-        return record
 
 
 #: What a record without this field is taken to have; an absent field is never the same as one that is null.

@@ -3,7 +3,8 @@
 A change is computed in memory and every new file written aside; then a note that names them and their digests. The
 moment the note has its name is the moment of the change: the files are renamed into place, which needs no more room on
 the disk, and the note is removed. Killed before that moment, all files are old; killed after it, whoever comes next
-finishes the work. Files that do not change are not touched.
+finishes the work: any command about discussions, and every sweep. Tracks are renamed first and tasks last, so that
+nothing refers to what is not there yet in between. Files that do not change are not touched.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maestro_state.disk import Folder
-from maestro_state.errors import FileCorrupt
+from maestro_state.errors import FileCorrupt, WorkFailed
 from maestro_state.transcripts import strict_json
 from maestro_state.transcripts.operations import KINDS, Plan
 
@@ -42,6 +43,20 @@ _LEFT_ASIDE = re.compile(
 )
 
 
+def finish_change(root: Path) -> None:
+    """Finish a change that somebody was killed in, if there is one: files of other programs' interest are no mixture
+    of two plans for longer than it takes anybody to come by. Costs one look where there is none.
+    """
+    try:
+        with open_folder(root, *HOME, create=False) as folder:
+            is_due = folder.status(JOURNAL) is not None
+    except (FileNotFoundError, WorkFailed):
+        return
+    if is_due:
+        with PlanFiles.hold(root):
+            pass
+
+
 @contextmanager
 def open_folder(root: Path, *names: str, create: bool) -> Iterator[Folder]:
     """Open a folder of the project step by step, following no link; FileNotFoundError when it is not there."""
@@ -49,7 +64,7 @@ def open_folder(root: Path, *names: str, create: bool) -> Iterator[Folder]:
     try:
         for name in names:
             parent = folder
-            folder = parent.child(name, create=create, mode=0o755)
+            folder = parent.child(name, create=create, mode=0o777)
             parent.close()
         yield folder
     finally:
@@ -103,9 +118,9 @@ class PlanFiles:
         if not changes:
             return
         for name, content in changes.items():
-            self._folder.replace(_aside(name), content, mode=0o644)
+            self._folder.replace(_aside(name), content, mode=0o666)
         note = {name: _digest(content) for name, content in changes.items()}
-        self._folder.replace(JOURNAL, strict_json.page(note), mode=0o644)
+        self._folder.replace(JOURNAL, strict_json.page(note), mode=0o666)
         self._place(note)
 
     def _place(self, note: dict[str, str]) -> None:

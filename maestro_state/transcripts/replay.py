@@ -12,7 +12,7 @@ import msgspec
 from maestro_state.errors import DiscussionOpen, FileCorrupt, WorkFailed
 from maestro_state.transcripts.contracts import InvalidOperations, Operation, validate
 from maestro_state.transcripts.events import ERROR, REPLAY, Discussion
-from maestro_state.transcripts.operations import Effect, apply
+from maestro_state.transcripts.operations import Effect, Missing, MissingEntities, apply
 from maestro_state.transcripts.plans import HOME, PlanFiles
 
 OK, FAIL = "REPLAY_OK", "REPLAY_FAIL"
@@ -34,6 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
     changes: tuple[Change, ...] = ()
     error: str | None = None
+    missing: tuple[Missing, ...] = ()  #: what the operations refer to and is not there
     warnings: tuple[str, ...] = ()
 
     @property
@@ -51,6 +52,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             "changed_files": [change.path for change in self.changes],
         }
         shown |= {"error": self.error} if self.error else {}
+        shown |= {"missing": [msgspec.structs.asdict(one) for one in self.missing]} if self.missing else {}
         return shown | ({"warnings": list(self.warnings)} if self.warnings else {})
 
     def events(self) -> list[tuple[str, dict[str, Any]]]:
@@ -85,7 +87,8 @@ def replay(root: Path, found: Discussion, *, dry_run: bool) -> Outcome:
     try:
         return _run(root, operations_of(found), dry_run=dry_run, warnings=warnings)
     except (InvalidOperations, WorkFailed) as error:
-        return Outcome(result=FAIL, dry_run=dry_run, error=str(error), warnings=warnings)
+        missing = error.missing if isinstance(error, MissingEntities) else ()
+        return Outcome(result=FAIL, dry_run=dry_run, error=str(error), missing=missing, warnings=warnings)
 
 
 def _run(root: Path, operations: tuple[Operation, ...], *, dry_run: bool, warnings: tuple[str, ...]) -> Outcome:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from maestro_state.clock import from_iso, iso
-from maestro_state.disk import Folder
+from maestro_state.disk import Folder, write_all
 from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
 from maestro_state.models import id_order
 from maestro_state.names import is_stream_id
@@ -39,6 +39,10 @@ _RECORD_LIMIT = 4 << 20
 
 #: Says how far this folder has what was accepted; and who may say so.
 _WRITTEN = ".written"
+#: What was applied, in that order: an entry and the id of its breadcrumb on each line.
+_APPLIED = ".applied"
+#: Largest such list that is read.
+_APPLIED_LIMIT = 256 << 20
 _LOCK = ".lock"
 
 #: Largest breadcrumb file that is looked into for its id.
@@ -64,18 +68,35 @@ def open_folder(root: str, path: WorkPath, *, create: bool = False) -> Folder:
         if not is_work_id(part):
             raise InvalidValue(f"'{part[:40]}' is not the id of a work session")
     folder = Folder.open(root)
-    for part in (*BASE, *path):
+    for depth, part in enumerate((*BASE, *path)):
         with folder:
-            folder = folder.child(part, create=create)
+            # `docs/` is the project's: made as its user makes folders. What holds prompts is only its user's.
+            folder = folder.child(part, create=create, mode=0o777 if depth < len(BASE) else 0o700)
     return folder
 
 
 def write_record(root: str, path: WorkPath, record: WorkSession) -> None:
-    """Write `session.json`, and with the first one the folder."""
-    content = pretty(record)
+    """Write `session.json`, and with the first one the folder; fields that other programs wrote there stay.
+
+    FileCorrupt for one that is there and cannot be read: what it says would be lost.
+    """
     with open_folder(root, path, create=True) as folder:
-        if folder.read(RECORD_FILE, limit=_RECORD_LIMIT) != content:
+        before = folder.read(RECORD_FILE, limit=_RECORD_LIMIT)
+        content = pretty(_foreign_fields(before, folder.path) | msgspec.structs.asdict(record))
+        if before != content:
             folder.replace(RECORD_FILE, content)
+
+
+def _foreign_fields(content: bytes | None, place: str) -> dict[str, Any]:
+    """Return what a session.json says that is no field of the record."""
+    if content is None:
+        return {}
+    try:
+        document = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        where = os.path.join(place, RECORD_FILE)
+        raise FileCorrupt(f"{where} cannot be read: {error}", hint="correct it, or move it away") from error
+    return {name: value for name, value in document.items() if name not in WorkSession.__struct_fields__}
 
 
 def pretty(value: Any) -> bytes:
@@ -149,6 +170,45 @@ def file_page(folder: Folder, page: list[Accepted]) -> None:
         before, last = written_to(folder), page[-1].entry_id
         if before is None or id_order(before) < id_order(last):
             folder.replace(_WRITTEN, last.encode())
+
+
+def applied_to(folder: Folder) -> str | None:
+    """Return the entry up to which this folder knows what was applied."""
+    last = _applied_lines(folder)[-1:]
+    return last[0][0] if last else None
+
+
+def applied_ids(root: str, path: WorkPath) -> set[str]:
+    """Return the ids of the breadcrumbs that a consumer applied, as far as this folder knows."""
+    try:
+        with open_folder(root, path) as folder:
+            return {breadcrumb_id for _, breadcrumb_id in _applied_lines(folder)}
+    except (FileNotFoundError, WorkFailed):
+        return set()
+
+
+def note_applied(folder: Folder, page: list[Accepted]) -> None:
+    """Note which breadcrumbs were applied; they follow each other and those noted before."""
+    with folder.locked(_LOCK):
+        before = applied_to(folder)
+        lines = [
+            f"{one.entry_id} {one.breadcrumb.breadcrumb_id}\n"
+            for one in page
+            if before is None or id_order(one.entry_id) > id_order(before)
+        ]
+        with folder.appending(_APPLIED, mode=0o600) as descriptor:
+            os.ftruncate(descriptor, (folder.read(_APPLIED, limit=_APPLIED_LIMIT) or b"").rfind(b"\n") + 1)
+            write_all(descriptor, "".join(lines).encode())
+
+
+def _applied_lines(folder: Folder) -> list[tuple[str, str]]:
+    """Read the list; a line that was being written when its writer was killed does not count."""
+    try:
+        text = (folder.read(_APPLIED, limit=_APPLIED_LIMIT) or b"").decode("ascii", "replace")
+    except (WorkFailed, FileCorrupt):
+        return []  # a link or a device in its place is none of ours
+    pairs = [line.split(" ") for line in text.split("\n")[:-1]]
+    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2 and is_stream_id(pair[0])]
 
 
 def _numbered(stem: str, number: int) -> str:

@@ -152,6 +152,8 @@ def breadcrumb_of(document: Any, **missing: Any) -> Breadcrumb:
     """Make a breadcrumb from a JSON object; `missing` fills what it does not say."""
     if not isinstance(document, dict):
         raise InvalidValue("a breadcrumb is a JSON object")
+    if absent := [name for name in ("prompt", "response") if document.get(name) is None]:
+        raise InvalidValue(f"a breadcrumb needs a prompt and a response; {' and '.join(absent)} missing")
     known = {name: value for name, value in document.items() if name in Breadcrumb.__struct_fields__}
     # Programs that have nothing to say write null as often as they leave the field out.
     known = {name: value for name, value in known.items() if value is not None}

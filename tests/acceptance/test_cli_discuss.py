@@ -78,7 +78,52 @@ def test_refusals_have_their_exit_codes(project: Path):
     types = [event["type"] for event in printed(project, "discuss", "show", discussion_id)["events"]]
     assert types == ["error", "final_json", "error", "replay_run"]
     told = maestro_command(project, "discuss", "replay", discussion_id).stdout
-    assert told == "REPLAY_FAIL  0 operations, nothing applied\n"
+    lines = [
+        "? operation 1 (mark_done): item_id: there is no task 'nothing'",
+        "REPLAY_FAIL  0 operations, nothing applied",
+    ]
+    assert told.splitlines() == lines
+
+
+def test_a_plan_that_lacks_what_it_refers_to_names_each(project: Path):
+    """A replay that fails only for what is not there names every such thing, not the first alone; what the list makes
+    itself is no such thing.
+    """
+    operations = [
+        {"op_type": "add_phase", "data": {"phase_id": "core", "phase_name": "Core", "track_id": "alpha"}},
+        {"op_type": "add_task", "data": {"task_id": "cut", "task_name": "Cut", "phase_id": "core"}},
+        {"op_type": "edit_task_fields", "data": {"task_id": "gone", "fields": {"status": "doing"}}},
+        {"op_type": "move_task", "data": {"task_id": "cut", "target_phase_id": "nowhere"}},
+    ]
+    final = json.dumps({"patch_operations": operations}).encode()
+    discussion_id = printed(project, "discuss", "start")["session_id"]
+    printed(project, "discuss", "done", "-", stdin=final)
+    failed = maestro_command(project, "discuss", "replay", discussion_id, "--dry-run", "--json")
+    assert failed.returncode == 1
+    missing = json.loads(failed.stdout)["missing"]
+    assert [(one["operation"], one["kind"], one["id"]) for one in missing] == [
+        (1, "track", "alpha"),
+        (3, "task", "gone"),
+        (4, "phase", "nowhere"),
+    ]
+    assert not (project / "docs/maestro/tasks.json").exists()
+
+
+def test_the_status_of_a_task_is_a_field_like_others(project: Path):
+    """`edit_task_fields` sets a status and a phase; replayed again nothing changes."""
+    operations = [
+        {"op_type": "add_track", "data": {"track_id": "t", "track_name": "T"}},
+        {"op_type": "add_phase", "data": {"phase_id": "p", "phase_name": "P", "track_id": "t"}},
+        {"op_type": "add_phase", "data": {"phase_id": "q", "phase_name": "Q", "track_id": "t"}},
+        {"op_type": "add_task", "data": {"task_id": "a", "task_name": "A", "phase_id": "p"}},
+        {"op_type": "edit_task_fields", "data": {"task_id": "a", "fields": {"status": "in_progress", "phase_id": "q"}}},
+    ]
+    discussion_id = printed(project, "discuss", "start")["session_id"]
+    printed(project, "discuss", "done", "-", stdin=json.dumps({"patch_operations": operations}).encode())
+    assert printed(project, "discuss", "replay", discussion_id)["result"] == "REPLAY_OK"
+    (task,) = json.loads((project / "docs/maestro/tasks.json").read_text())["tasks"]
+    assert (task["status"], task["phase_id"]) == ("in_progress", "q")
+    assert printed(project, "discuss", "replay", discussion_id)["changed_files"] == []
 
 
 def test_a_tool_answers(project: Path):

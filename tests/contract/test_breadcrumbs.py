@@ -9,6 +9,7 @@ import pytest
 
 from maestro_state.contents import Flags, Run, Usage
 from maestro_state.errors import InvalidValue, WorkSessionNotFound
+from maestro_state.wsession.naming import stamp_ms
 from maestro_state.wsession.records import Breadcrumb, TokenCount, breadcrumb_of
 from maestro_state.wsession.tree import Filters
 from tests.backends import Backend
@@ -151,7 +152,7 @@ async def test_statistics_of_a_tree_count_each_breadcrumb_once(backend: Backend)
         assert (await maestro.work.stats(child)).breadcrumbs == 5
         assert (await maestro.work.stats(top, Filters(session_type="task"))).breadcrumbs == 5
         assert (await maestro.work.stats(top, Filters(depth=2))).breadcrumbs == 3
-        cut = breadcrumb_of({"timestamp": "20261116_010000_000000", "breadcrumb_id": "x"}).at_ms
+        cut = stamp_ms("20261116_010000_000000")
         assert (await maestro.work.stats(top, Filters(since_ms=cut))).breadcrumbs == 4
         assert (await maestro.work.stats(top, Filters(until_ms=cut))).breadcrumbs == 2
         # what the server keeps is what counting the files gives

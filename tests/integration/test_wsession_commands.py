@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 from pathlib import Path
 
@@ -84,7 +85,16 @@ def test_exit_codes(project: Path):
         (("wsession", "end", cookie, "--status", "running"), 2),
     ):
         assert refused(project, *words)[0] == code, words
-    for text in (b"{", b"[]", b"\xff", b'{"prompt": 3}', b"[" * 100_000):
+    for text in (
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"prompt": 3}',
+        b"{}",
+        b'{"prompt": "x"}',
+        b'{"response": "x"}',
+        b"[" * 100_000,
+    ):
         assert refused(project, *add, "--cookie", cookie, "--from", "-", stdin=text)[0] == 2
     assert printed(project, "wsession", "show", cookie)["breadcrumbs"] == 0
 
@@ -92,13 +102,19 @@ def test_exit_codes(project: Path):
 def test_a_breadcrumb_from_a_file_or_a_pipe_is_added_once(project: Path):
     """The same breadcrumb twice is once; without an id each is its own; MAESTRO_COOKIE says where."""
     cookie = start(project)
-    document = {"breadcrumb_id": "b-1", "timestamp": STAMP, "prompt": "p", "tools_called": [{"tool": "sh"}]}
+    document = {
+        "breadcrumb_id": "b-1",
+        "timestamp": STAMP,
+        "prompt": "p",
+        "response": "r",
+        "tools_called": [{"tool": "sh"}],
+    }
     (project / "b.json").write_text(json.dumps(document))
     for _ in range(2):
         printed(project, "wsession", "breadcrumb", "add", "--from", "b.json", env={"MAESTRO_COOKIE": cookie})
     for _ in range(2):
         printed(project, "wsession", "breadcrumb", "add", "--cookie", cookie, "--from", "-",
-                stdin=json.dumps({"timestamp": STAMP, "prompt": "q"}).encode())  # fmt: skip
+                stdin=json.dumps({"timestamp": STAMP, "prompt": "q", "response": "r"}).encode())  # fmt: skip
     assert printed(project, "wsession", "show", cookie)["breadcrumbs"] == 3
     names = {path.name for path in (project / "docs/sessions" / cookie / "breadcrumbs/0").iterdir()}
     assert names == {f"{STAMP}.json", f"{STAMP}-2.json", f"{STAMP}-3.json"}
@@ -122,6 +138,53 @@ def test_a_foreign_tree_is_listed_and_worked_on(project: Path):
     ]
     assert printed(project, "wsession", "stats", top) == before
     assert printed(project, "work", top, "--once") == {"applied": 0, "duplicates": 0, "rejected": []}
+
+
+def test_what_another_program_wrote_into_a_record_is_kept(project: Path):
+    """Fields that Maestro does not know survive `work` and `wsession end`; nothing is applied before it is consumed."""
+    top = "33333333-2222-4333-8444-555555555555"
+    theirs = {
+        "purpose": "plan the login",
+        "context": {"files": ["a.py"], "n": 1.5},
+        "state": "open",
+        "parent_wsession_id": None,
+        "children_wsession_ids": ["x", "y"],
+        "created_at": "2026-01-01T12:00:00",
+        "closed_at": None,
+    }
+    foreign(project, (top,), theirs | {"session_type": "work_track", "status": "running"})
+    age(post(project, (top,), "20260101_120001_000000", {"prompt": "a"}))
+    shown = lambda: [one["applied"] for one in printed(project, "wsession", "breadcrumbs", top)["breadcrumbs"]]  # noqa: E731
+    assert shown() == [False]
+    assert "0 applied" in maestro_command(project, "wsession", "show", top).stdout
+    printed(project, "work", top, "--once")
+    assert shown() == [True]
+    printed(project, "wsession", "end", top)
+    record = json.loads((project / "docs/sessions" / top / "session.json").read_bytes())
+    assert {name: record[name] for name in theirs} == theirs
+    assert record["status"] == "completed"
+
+
+def test_a_record_that_cannot_be_read_is_not_written_over(project: Path):
+    """A damaged session.json of a live work session stops its writing with a word, and stays as it is."""
+    cookie = printed(project, "wsession", "start", "t")["session_id"]
+    record = project / "docs/sessions" / cookie / "session.json"
+    record.write_text("{ torn")
+    failed = maestro_command(project, "wsession", "end", cookie)
+    assert (failed.returncode, record.read_text()) == (1, "{ torn")
+    assert "session.json" in failed.stderr
+
+
+def test_folders_of_the_project_are_made_as_its_user_makes_folders(project: Path):
+    """`docs/` is the project's: its mode is the umask's doing; what holds prompts is only its user's."""
+    before = os.umask(0o027)
+    try:
+        cookie = printed(project, "wsession", "start", "t")["session_id"]
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((project / name).stat().st_mode) for name in ("docs", "docs/sessions")}
+    assert modes == {"docs": 0o750, "docs/sessions": 0o750}
+    assert stat.S_IMODE((project / "docs/sessions" / cookie).stat().st_mode) == 0o700
 
 
 def test_nothing_stored_reaches_the_terminal_as_a_command(project: Path):

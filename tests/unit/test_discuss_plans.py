@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state.errors import FileCorrupt, WorkFailed
-from maestro_state.transcripts.plans import JOURNAL, PlanFiles
+from maestro_state.transcripts.plans import JOURNAL, PlanFiles, finish_change
 
 
 def write(root: Path, name: str, content: str) -> Path:
@@ -74,6 +75,24 @@ def test_only_what_maestro_left_aside_is_removed(tmp_path: Path):
     with PlanFiles.hold(tmp_path):
         pass
     assert sorted(path.name for path in (tmp_path / "docs/maestro").iterdir()) == sorted(kept)
+
+
+def test_a_change_that_was_cut_short_is_finished_by_whoever_comes_by(tmp_path: Path):
+    """Killed between two renames, the files are of two plans; the next one to look at discussions ends that."""
+    digests = {}
+    for name in ("tracks.json", "tasks.json"):
+        content = json.dumps({name.removesuffix(".json"): []})
+        write(tmp_path, name if name == "tracks.json" else f".{name}.next", content)
+        digests[name] = hashlib.sha256(content.encode()).hexdigest()
+    write(tmp_path, JOURNAL, json.dumps(digests))
+    finish_change(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "docs/maestro").iterdir()) == ["tasks.json", "tracks.json"]
+
+
+def test_where_nothing_was_cut_short_nothing_is_made(tmp_path: Path):
+    """Looking for a change to finish makes no folder."""
+    finish_change(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_fields_of_others_are_kept(tmp_path: Path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from maestro_state.clock import from_iso, iso
 from maestro_state.disk import Folder
 from maestro_state.errors import InvalidValue, WorkFailed
 from maestro_state.wsession import layout
@@ -26,7 +28,7 @@ def test_a_foreign_tree_is_read(tmp_path: Path):
     found = {one.path: one.record for one in layout.walk(str(tmp_path))}
     assert list(found) == [(TOP,), (TOP, CHILD)]
     assert (found[(TOP,)].session_type, found[(TOP,)].metadata) == ("work_track", {})
-    assert found[(TOP,)].created == "2026-01-01T12:00:00.000+00:00"
+    assert found[(TOP,)].created == iso(from_iso("2026-01-01T12:00:00"))
     child = found[(TOP, CHILD)]
     assert (child.session_id, child.parent_session_id, child.session_type) == (CHILD, TOP, "unknown")
     assert child.breadcrumbs_dir == f"docs/sessions/{TOP}/{CHILD}/breadcrumbs"
@@ -44,6 +46,32 @@ def test_a_damaged_record_is_shown_as_such(tmp_path: Path, record: bytes):
     found = {one.path[-1]: one.record for one in layout.walk(str(tmp_path))}
     assert (found[TOP].status, found[CHILD].session_type) == ("unreadable", "fine")
     assert (tmp_path / "docs/sessions" / TOP / "session.json").read_bytes() == record
+
+
+def test_times_without_a_zone_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What another program wrote without a zone is its clock's time, in summer and in winter."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        foreign(tmp_path, (TOP,), {"created": "2026-01-01T12:00:00", "modified": "2026-07-01T12:00:00"})
+        (found,) = layout.walk(str(tmp_path))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found.record.created == "2026-01-01T11:00:00.000+00:00"
+    assert found.record.modified == "2026-07-01T10:00:00.000+00:00"
+
+
+def test_a_list_of_what_was_applied_survives_a_torn_line(tmp_path: Path):
+    """A line cut by a kill is not counted, and what is noted next starts a line of its own."""
+    with layout.open_folder(str(tmp_path), (TOP,), create=True) as folder:
+        page = [layout.Accepted(TOP, f"{number}-0", crumb(f"c{number}"), applied=True) for number in (1, 2)]
+        layout.note_applied(folder, page[:1])
+        file = tmp_path / "docs/sessions" / TOP / ".applied"
+        file.write_bytes(file.read_bytes() + b"2-0 c")
+        assert layout.applied_to(folder) == "1-0"
+        layout.note_applied(folder, page)
+        assert layout.applied_ids(str(tmp_path), (TOP,)) == {one.breadcrumb.breadcrumb_id for one in page}
 
 
 def test_links_are_not_followed(tmp_path: Path):

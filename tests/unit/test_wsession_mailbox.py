@@ -12,7 +12,7 @@ from maestro_state.wsession.mailbox import SETTLE_NS, Mailbox
 from tests.work_samples import age, post
 
 ID = "0d5d1f5c-2f0b-4a3e-9b0f-1c2d3e4f5a6b"
-WHOLE = b'{"breadcrumb_id": "w", "timestamp": "20260101_000000_0", "prompt": "whole"}'
+WHOLE = b'{"breadcrumb_id": "w", "timestamp": "20260101_000000_0", "prompt": "whole", "response": ""}'
 
 
 def mailbox(root: Path) -> Mailbox:
