@@ -86,6 +86,7 @@ class Supervisor:
             for service in reversed(self.services):
                 service.stop(SERVICE_STOP_S)
             usage.close()
+            sync_data(folder)  # also what a server wrote last before it was stopped
             self.log("supervisor_left")
 
     def _watch(self, keepers: list[Keeper], usage: Usage, signals: _Signals, folder: int, lock: int) -> None:
@@ -105,6 +106,8 @@ class Supervisor:
                 seen_s = now_s
             if used:
                 used_s = now_s
+            if used is not None and (writes := usage.heed_room(folder)) is not None:
+                self.log(f"server_takes_writes={'yes' if writes else 'no, its disk is full'}")
             if used is not None and usage.tidy(now_s):
                 self.log("log_written_anew")
             if self._leaving:

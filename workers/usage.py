@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from maestro_state.embedded.paths import socket_address
+from maestro_state.embedded.room import Room
 from maestro_state.embedded.wire import Wire, WireError, read_info
 from maestro_state.errors import MaestroError
 from workers.tidying import Tidying
@@ -35,6 +36,7 @@ class Usage:
     _wire: Wire | None = None
     _connections: int | None = None
     _tidying: Tidying = field(default_factory=Tidying)
+    _room: Room = field(default_factory=Room)
 
     def look(self) -> bool | None:
         """Return whether the server was used since the last look, or None when there is no server."""
@@ -75,6 +77,13 @@ class Usage:
             return False  # the next look shows what is wrong, or is in time
         return True
 
+    def heed_room(self, folder: int) -> bool | None:
+        """Have the server refuse writes while its disk is full; return whether it takes them when that changed."""
+        try:
+            return self._room.tend(folder, self._connect())
+        except (WireError, OSError):
+            return None  # the next look shows what is wrong, or is in time
+
     def shut_down(self) -> None:
         """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""
         if self._wire is None:
@@ -104,6 +113,7 @@ class Usage:
         if self._wire is not None:
             self._wire.close()
         self._wire = self._connections = None
+        self._room = Room()  # the next server has been told nothing
 
     def _connect(self) -> Wire:
         if self._wire is None:

@@ -56,7 +56,7 @@ class AsyncConnection:
         self.retry_s = RETRY_S
         self.timeout_s = address.timeout_s or timeout_s
         self._revive = revive
-        self._where = Where(masked(address), address.setting)
+        self._where = Where(masked(address), address.setting, address.is_embedded)
         self._known = False
         self._context: ssl.SSLContext | None = None
         self._pipe: Pipe | None = None

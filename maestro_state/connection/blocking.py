@@ -58,7 +58,7 @@ class Connection:
         self.retry_s = RETRY_S
         self.timeout_s = address.timeout_s or timeout_s
         self._revive = revive
-        self._where = Where(masked(address), address.setting)
+        self._where = Where(masked(address), address.setting, address.is_embedded)
         self._known = False
         self._context: ssl.SSLContext | None = None
         # list.append and list.pop are atomic: no lock, nothing that a fork could leave locked.

@@ -43,6 +43,8 @@ class Where:
 
     text: str
     setting: str = "MAESTRO_REDIS_URL"
+    #: The project's own server, which refuses writes by a setting of ours while its disk is full.
+    is_embedded: bool = False
 
     def __str__(self) -> str:
         """Return its name alone."""
@@ -81,7 +83,11 @@ def refusal(error: ReplyError, where: Where) -> MaestroError:
     """Return what to raise for an error that repeating will not change."""
     kind = error.kind
     raised: MaestroError
-    if kind in _STORAGE:
+    if kind == "NOREPLICAS" and where.is_embedded:
+        raised = ServerStorageError(
+            f"{where} cannot store the write: its disk is full", hint="free disk space, then try again"
+        )
+    elif kind in _STORAGE:
         raised = ServerStorageError(
             f"{where} cannot store the write: {error}", hint="maestro doctor says what the server lacks"
         )

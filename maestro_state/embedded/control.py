@@ -81,6 +81,7 @@ def stop(root: Path, timeout_s: float = STOP_S) -> None:
         stop_supervisor(folder, timeout_s)
         stop_server(root, folder, time.monotonic() + timeout_s)
         stop_supervisor(folder, timeout_s)  # one that was just starting and took over
+        sync_data(folder)
     finally:
         os.close(folder)
 
@@ -142,7 +143,7 @@ def shut_down(socket: str) -> bool:
 
 def sync_data(folder: int) -> None:
     """Bring what the server has written to the disk itself; what cannot be synced now is tried again later."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with suppress(OSError):
         inner = os.open(origin.DATA, flags | os.O_DIRECTORY, dir_fd=folder)
         try:
@@ -152,6 +153,7 @@ def sync_data(folder: int) -> None:
                     os.fdatasync(file)
                 finally:
                     os.close(file)
+            os.fsync(inner)
         finally:
             os.close(inner)
 

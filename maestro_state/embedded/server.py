@@ -16,6 +16,7 @@ from maestro_state.embedded.wire import Answer, ping
 from maestro_state.errors import ServerStorageError, ServerUnavailable
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 #: How the server is set up, beside its paths. One pair per line, each with its reason.
@@ -24,9 +25,9 @@ SERVER_ARGUMENTS = (
     ("unixsocketperm", "700"),  # only this user may connect
     ("daemonize", "yes"),  # the starter is not its parent: no zombie in long-lived callers
     ("appendonly", "yes"),  # an acknowledged write is in the kernel's hands and survives kill -9
-    # Not "everysec": while it syncs it answers before it writes, and kill -9 then takes what was acknowledged
-    # (measured: 18 of 400). The supervisor syncs instead: a power cut costs seconds at most, a write no disk wait.
-    ("appendfsync", "no"),
+    # Under no other policy does a server whose log cannot be written stop before it has answered. It never waits for
+    # the disk, see `fail_stop`: the supervisor syncs, so that a power cut costs seconds at most.
+    ("appendfsync", "always"),
     # Written anew in the middle of a large output it would double the work. The supervisor has it done at 64 MB when
     # nothing else is going on; this is for a server that is never quiet.
     ("auto-aof-rewrite-min-size", "512mb"),
@@ -37,6 +38,10 @@ SERVER_ARGUMENTS = (
     ("hash-max-listpack-value", "1024"),  # session fields stay in the compact form: 2-3 x less memory
     ("hash-max-listpack-entries", "128"),
 )
+
+#: Where the kernel has no filters: a write without a disk wait counts more than the last moment before a full disk. Not
+#: "everysec": while it syncs it answers before it writes, and kill -9 took 18 of 400 acknowledged writes.
+_UNGUARDED = (("appendfsync", "no"),)
 
 #: Told to its allocator: keep up to 32 MB that were freed. Given back to the kernel after every large write and asked
 #: for again, page by page, they cost a third of the server's time while a run prints fast. Other allocators ignore it.
@@ -108,7 +113,9 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
     import subprocess
 
     from maestro_state.embedded.binary import find_binary
+    from maestro_state.embedded.fail_stop import run_fail_stop
     from maestro_state.embedded.origin import check_origin
+    from maestro_state.embedded.room import REFUSE_WRITES, storage_trouble
 
     program = find_binary(binary)
     data, socket = paths.data_path(root), paths.socket_address(root)
@@ -126,24 +133,15 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
         ("unixsocket", socket),
         ("logfile", os.path.join(data, paths.SERVER_LOG)),
         ("pidfile", os.path.join(data, paths.SERVER_PID)),
+        (REFUSE_WRITES, "1" if storage_trouble(folder) else "0"),
     )
-    arguments = [word for name, value in (*SERVER_ARGUMENTS, *own) for word in (f"--{name}", value)]
+
+    def start(is_guarded: bool) -> subprocess.CompletedProcess[bytes]:
+        pairs = (*SERVER_ARGUMENTS, *own, *(() if is_guarded else _UNGUARDED))
+        return _run_program(program, [word for name, value in pairs for word in (f"--{name}", value)], data, lock)
+
     try:
-        done = subprocess.run(
-            [str(program), *arguments],
-            cwd=data,
-            env={"PATH": os.defpath, "LC_ALL": "C", **_KEEP_MEMORY},
-            stdin=subprocess.DEVNULL,
-            # Going into the background it turns these to /dev/null; before, they say what its log cannot.
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(lock,),
-            start_new_session=True,
-            # Files of the server are this user's alone even before it sets their permissions.
-            umask=0o077,
-            timeout=START_S,
-            check=False,
-        )
+        done = run_fail_stop(start)
     except subprocess.TimeoutExpired as error:
         raise ServerUnavailable(f"{program} did not start within {START_S:.0f} s", hint=_HINT) from error
     except OSError as error:
@@ -151,6 +149,26 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
     # Negative: killed by a signal, which says nothing about the next attempt.
     if done.returncode > 0:
         raise _failed(folder, logged_before, done.stdout)
+
+
+def _run_program(program: Path, arguments: list[str], data: str, lock: int) -> subprocess.CompletedProcess[bytes]:
+    import subprocess
+
+    return subprocess.run(
+        [str(program), *arguments],
+        cwd=data,
+        env={"PATH": os.defpath, "LC_ALL": "C", **_KEEP_MEMORY},
+        stdin=subprocess.DEVNULL,
+        # Going into the background it turns these to /dev/null; before, they say what its log cannot.
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(lock,),
+        start_new_session=True,
+        # Files of the server are this user's alone even before it sets their permissions.
+        umask=0o077,
+        timeout=START_S,
+        check=False,
+    )
 
 
 def _refuse_symlinks(folder: int) -> None:
@@ -182,7 +200,9 @@ def _turn_log(folder: int) -> int:
 
 
 def _failed(folder: int, logged_before: int, printed: bytes = b"") -> ServerUnavailable:
-    full = _storage_trouble(folder)
+    from maestro_state.embedded.room import storage_trouble
+
+    full = storage_trouble(folder)
     if full:
         return ServerStorageError(
             f"the embedded server cannot write to .maestro/server: {full}",
@@ -190,20 +210,6 @@ def _failed(folder: int, logged_before: int, printed: bytes = b"") -> ServerUnav
         )
     reason = last_reason(printed) or last_reason(_log_since(folder, logged_before)) or "it gave no reason"
     return ServerUnavailable(f"the embedded server stopped while starting: {reason}", hint=_HINT)
-
-
-def _storage_trouble(folder: int) -> str | None:
-    """Say why nothing can be written, if so: a server without room for its log cannot say it itself."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open("probe", flags, 0o600, dir_fd=folder), "wb") as probe:
-            probe.write(bytes(8192))
-        os.unlink("probe", dir_fd=folder)
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink("probe", dir_fd=folder)
-        return error.strerror
-    return None
 
 
 def _too_late(answer: Answer, waited_s: float) -> ServerUnavailable:
