@@ -26,6 +26,7 @@ READS = frozenset(
         "session list",
         "session status",
         "show",
+        "status",
         "wsession breadcrumbs",
         "wsession list",
         "wsession show",

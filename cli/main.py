@@ -2,7 +2,7 @@
 on stderr and an exit code.
 
 Start-up is most of what a command costs, so each subcommand's module is imported only when it is called; the table
-below carries what the first help screen shows. A test compares it with the commands themselves.
+below finds them, with the line each says of itself; a test compares.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from cli.app import App
 from maestro_state import __version__
 from maestro_state.errors import MaestroError
 
-#: Command → module, attribute, the line the help screen shows.
+#: Command → module, attribute, what it says of itself.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "session": ("cli.session", "session", "Start, list, switch, end and look at sessions."),
     "run": ("cli.run", "run", "Run the session's tool on a prompt and the session's context."),
+    "status": ("cli.session", "status", "Show where a session stands and who is looking at it."),
     "runs": ("cli.runs", "runs", "List the runs of a session."),
     "show": ("cli.runs", "show", "Show what a run printed."),
     "cancel": ("cli.runs", "cancel", "Cancel a run."),
@@ -50,13 +51,6 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "completion": ("cli.completion", "completion", "Print the completion script for a shell."),
 }
 
-_EPILOG = """\b
-First steps:
-  maestro session start fix-login      start a session in this project
-  maestro watch                        follow it from another terminal
-  maestro message add --role user "why does the login fail?"
-"""
-
 
 class Root(click.Group):
     """The top group, which knows its commands by name and imports them when called."""
@@ -83,14 +77,15 @@ class Root(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command list from the table, importing nothing."""
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first screen, importing no command."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, row[2]) for name, row in COMMANDS.items()])
+        from cli.first_screen import lines
+
+        formatter.write("\n".join(lines(COMMANDS)) + "\n")
 
 
-@click.group(cls=Root, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="maestro", message="%(prog)s %(version)s")
 @click.option("--project", metavar="DIR", help="A folder of the project (default: the current one).")
 @click.option(

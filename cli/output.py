@@ -7,13 +7,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 import msgspec
+
+from cli.columns import clip as clip
+from cli.columns import clip_middle as clip_middle
+from cli.columns import telling_length as telling_length
+from cli.columns import width_of as width_of
 
 #: What makes text read differently from what it is, or hides in it: marks that change its direction, characters nobody
 #: sees (but the two joiners, which scripts and emoji need), separators that are lines to some, and text in tags.
@@ -27,9 +31,6 @@ _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_DECEIVING}]")
 _UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f{_DECEIVING}]")
 #: The only escapes a line may hold: the colours that `colour` gives, and their end.
 _OWN_STYLES = re.compile(r"(\x1b\[(?:[012]|3[0-7])m)")
-
-#: Columns of an id's end that a table keeps: the two dashes and the six characters that are a reference.
-_END_COLUMNS = 8
 
 STATE_COLOURS = {
     "iniciada": "blue",
@@ -53,6 +54,16 @@ STATE_COLOURS = {
     "success": "green",
     "error": "red",
     "canceled": "magenta",
+}
+
+#: What a session's state means to people; stored words stay as they are.
+STATE_MEANINGS = {
+    "iniciada": "started",
+    "com_contexto": "has context",
+    "executando": "running",
+    "com_saida": "has output",
+    "finalizada": "ended",
+    "abortada": "given up",
 }
 
 
@@ -106,12 +117,18 @@ def colour(text: str, name: str | None = None, *, bold: bool = False, dim: bool 
     text = safe(text)
     if not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return Coloured(text)
-    return Coloured(click.style(text, fg=name, bold=bold, dim=dim))
+    return Coloured(click.style(text, fg=name, bold=bold or None, dim=dim or None))
 
 
 def state_word(word: str) -> Coloured:
     """Colour a state, a liveness or a check by what it means."""
     return colour(word, STATE_COLOURS.get(word))
+
+
+def session_state(word: str) -> Coloured:
+    """Show a session's state with its meaning: `com_saida · has output`."""
+    meaning = f" · {STATE_MEANINGS[word]}" if word in STATE_MEANINGS else ""
+    return Coloured(state_word(word) + meaning)
 
 
 def document(value: Any) -> None:
@@ -217,52 +234,6 @@ def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> N
     sys.stderr.write(text + "\n")
 
 
-def width_of(text: str) -> int:
-    """Return how many columns a text takes."""
-    return sum(_columns(char) for char in click.unstyle(text))
-
-
-def _columns(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def clip(text: str, columns: int) -> str:
-    """Shorten a plain text to a width, with an ellipsis where something is missing."""
-    if width_of(text) <= columns:
-        return text
-    return _beginning(text, columns - 1) + "…"
-
-
-def clip_middle(text: str, columns: int) -> str:
-    """Shorten a plain text to a width where the end matters most: an id's last characters are what one types."""
-    if width_of(text) <= columns:
-        return text
-    end = _beginning(text[::-1], min(_END_COLUMNS, columns // 2))[::-1]
-    return _beginning(text, columns - 1 - width_of(end)) + "…" + end
-
-
-def telling_length(ids: Iterable[str], least: int = 8) -> int:
-    """Return how many characters tell ids apart: a beginning of that length names each of them."""
-    from itertools import pairwise
-
-    def differ_at(one: str, other: str) -> int:
-        return next((at for at, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), len(one))
-
-    return max([least, *(differ_at(one, other) + 1 for one, other in pairwise(sorted(set(ids))))])
-
-
-def _beginning(text: str, columns: int) -> str:
-    """Return as much of a text as fits."""
-    used = 0
-    for at, char in enumerate(text):
-        used += _columns(char)
-        if used > columns:
-            return text[:at]
-    return text
-
-
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = 1, ids: int | None = None) -> None:
     """Print a table that fits the terminal: the flexible column gives way. A pipe gets tabs and no header.
 
@@ -279,7 +250,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int
         if over > 0:
             given = min(over, max(0, widths[column] - 8))
             widths[column], over = widths[column] - given, over - given
-    line("  ".join(colour(_pad(cell, width), dim=True) for cell, width in zip(header, widths, strict=True)).rstrip())
+    line("  ".join(colour(_pad(cell, width), bold=True) for cell, width in zip(header, widths, strict=True)).rstrip())
     for row in body:
         cells = enumerate(zip(row, widths, strict=True))
         line("  ".join(_pad(cell, width, clip_middle if at == ids else clip) for at, (cell, width) in cells).rstrip())

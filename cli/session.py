@@ -49,11 +49,24 @@ def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: 
     from cli import output
 
     started = app.maestro.sessions.start(name, note=note, ttl_seconds=ttl_seconds, tool=tool)
+    _hint_at_namesakes(app, started)
     if as_json:
         output.document(started)
         return
-    output.line(f"{output.colour(started.id, bold=True)} started  {output.state_word(started.state)}")
+    output.line(f"{output.colour(started.id, bold=True)} started  {output.session_state(started.state)}")
+    if started.tool_active is None:
+        output.note("choose a tool: maestro use claude (or another one: maestro tool list)")
     output.note("follow it from another terminal of this project: maestro watch")
+
+
+def _hint_at_namesakes(app: App, started: Session) -> None:
+    """Say that others of this name are live: whoever typed it may have meant one of them."""
+    from cli import output
+
+    others = app.maestro.sessions.namesakes(started)
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        output.warning(f"{others[0]}{more} is live under the same name → maestro session switch {others[0]} goes to it")
 
 
 @session.command("list")
@@ -87,15 +100,15 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
     # Whose a session is matters where there are others.
     is_shared = any(row.user_id not in ("", me) for row in rows)
     output.table(
-        ("", "session", "state", "status", "last activity", *(["user"] if is_shared else [])),
+        ("", "session", "state", "status", "activity", *(["user"] if is_shared else [])),
         [
             (
                 "*" if row.active else " ",
-                output.safe(row.id),
-                output.state_word(output.safe(row.state)),
+                row.id,
+                output.session_state(row.state) if output.is_terminal() else row.state,
                 "orphan" if row.orphan else "archived" if row.archived else _liveness(row.state, row.status),
                 _when(row.updated_at, now),
-                *([output.safe(row.user_id)] if is_shared else []),
+                *([row.user_id] if is_shared else []),
             )
             for row in rows
         ],
@@ -120,9 +133,12 @@ def _why_none(app: App, *, state: str | None, user: str | None, show_all: bool) 
 def status(app: App, ref: str | None, as_json: bool) -> None:
     """Show where a session stands and who is looking at it.
 
+    maestro status is the same.
+
     \b
     Example:
       maestro session status fix-login
+      maestro status
     """
     from cli import output
 
@@ -165,7 +181,7 @@ def _show_status(found: SessionStatus) -> None:
 
     record = found.session
     rows = [
-        ("state", f"{output.state_word(record.state)} · {_liveness(record.state, record.status)}"),
+        ("state", f"{output.session_state(record.state)} · {_liveness(record.state, record.status)}"),
         ("started", f"{output.ago(from_iso(record.created_at), now_ms())} by {output.safe(record.user_id)}"),
         ("activity", output.ago(from_iso(record.last_activity), now_ms())),
         ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
@@ -275,7 +291,7 @@ def _show(record: Session, word: str, *, as_json: bool) -> None:
     if as_json:
         output.document(record)
     else:
-        output.line(f"{output.colour(record.id, bold=True)} {word}  {output.state_word(record.state)}")
+        output.line(f"{output.colour(record.id, bold=True)} {word}  {output.session_state(record.state)}")
 
 
 @session.command()

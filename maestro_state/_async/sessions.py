@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 #: What `list` returns; inside the class, `list` is the verb.
 Summaries = list[SessionSummary]
+Ids = list[str]
 Context = list["ContextItem"]
 Listed = list["ListedItem"]
 Live = list[index_ops.LiveSummary]
@@ -104,6 +105,13 @@ class AsyncSessions:
         self._project.index_put(IndexRow.of(session))
         self._activate(session_id)
         return session
+
+    async def namesakes(self, session: Session) -> Ids:
+        """Return other sessions of the same name that are still at work, last active first."""
+        listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, self._look()))
+        found = [row for row in listed.rows if row.slug == session.slug and row.state not in FROZEN]
+        live = await self._present(index_ops.Listed(found, found))
+        return [row.id for row in index_ops.by_activity(live, []) if row.id != session.id]
 
     async def _start(self, slug: str, ttl_ms: int, fields: dict[str, str | None], *, life_ms: int | None = None) -> str:
         """Make a session under a new id; with `life_ms` it is not announced and goes away unless it is finished."""

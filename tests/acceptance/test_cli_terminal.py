@@ -120,6 +120,20 @@ def test_a_watcher_who_leaves_is_told_how_to_go_on(project: Path):
     assert '"run.output"' in maestro_command(project, *everything, "--json").stdout
 
 
+def test_a_name_that_is_live_already_is_started_with_a_hint(project: Path):
+    """The other one is named with the command that goes there; one that has ended is not."""
+    first = printed(project, "session", "start", "twin")["id"]
+    second = maestro_command(project, "session", "start", "Twin")
+    assert second.returncode == 0
+    assert second.stdout.startswith("twin--")
+    assert first in second.stderr
+    assert f"maestro session switch {first}" in second.stderr
+    printed(project, "session", "end")
+    printed(project, "session", "end", first)
+    assert printed(project, "session", "start", "twin")["slug"] == "twin"  # and nothing on stderr
+    assert printed(project, "status") == printed(project, "session", "status")
+
+
 def test_an_option_behind_its_place_is_told_where_it_goes(project: Path):
     """--session and --project after a command name the place they belong; other unknown options do not."""
     for words, place in (

@@ -53,6 +53,20 @@ async def test_dots_and_slashes_in_a_name_do_not_reach_the_id(backend: Backend):
         assert len(await maestro.sessions.list()) == 1
 
 
+async def test_namesakes_are_the_others_still_at_work(backend: Backend):
+    """Sessions of the same name are named, last active first; those that ended, and other names, are not."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        ids = []
+        for name in ("login", "Login", "login-2", "login"):
+            ids.append((await maestro.sessions.start(name)).id)
+            clock.advance(seconds=1)
+        newest = await maestro.sessions.start("login")
+        await maestro.sessions.end(ids[0], archive=False)
+
+        assert await maestro.sessions.namesakes(newest) == [ids[3], ids[1]]
+
+
 async def test_list_shows_the_newest_activity_first(backend: Backend):
     """Sessions are listed by last activity, the active one marked."""
     clock = Clock()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cli import output
+from cli import first_screen, output
+from cli.main import COMMANDS
 from cli.watch import describe
 from maestro_state.models import Event
+from maestro_state.states import SessionState
 
 HOSTILE = "\x1b]0;owned\x07 red\x1b[31m \u202egnp"
 
@@ -68,3 +70,40 @@ def test_a_cancel_is_shown_by_its_run():
 def test_one_byte_is_one(count, words):
     """One is not many."""
     assert output.size(count) == words
+
+
+def test_our_own_colours_pass_and_others_do_not(capsys, monkeypatch):
+    """A line keeps every style `colour` gives and shows any other escape as a picture."""
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for styled in (
+        output.colour("x", bold=True),
+        output.colour("x", dim=True),
+        *(output.colour("x", name) for name in set(output.STATE_COLOURS.values())),
+    ):
+        output.line(styled)
+        assert capsys.readouterr().out == f"{styled}\n"
+    output.line("\x1b[8mhidden\x1b[2J")
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_state_is_shown_with_its_meaning():
+    """All six words say what they mean; a word nobody knows stands for itself."""
+    assert set(output.STATE_MEANINGS) == {str(state) for state in SessionState}
+    assert output.session_state("com_saida") == "com_saida · has output"
+    assert output.session_state("?") == "?"
+
+
+def test_the_first_screen_fits_and_names_every_command():
+    """80 × 40, with the first steps; a command that no group names yet is there too."""
+    shown = list(first_screen.lines(COMMANDS))
+    assert len(shown) <= 39  # and the prompt below it
+    assert max(map(len, shown)) <= 80
+    text = "\n".join(shown)
+    for step in ("session start", "use", "run"):
+        assert f"  maestro {step}" in text
+    words = set(text[text.index("Ask ") :].replace(",", " ").split())
+    assert set(COMMANDS) <= words
+    assert "Others" not in text
+    assert "Others   unheard-of" in "\n".join(first_screen.lines({**COMMANDS, "unheard-of": ()}))

@@ -1,0 +1,57 @@
+"""How wide text is on a terminal, and how it is made to fit."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+import click
+
+#: Columns of an id's end that a table keeps: the two dashes and the six characters that are a reference.
+_END_COLUMNS = 8
+
+
+def width_of(text: str) -> int:
+    """Return how many columns a text takes."""
+    return sum(_columns(char) for char in click.unstyle(text))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def clip(text: str, columns: int) -> str:
+    """Shorten a plain text to a width, with an ellipsis where something is missing."""
+    if width_of(text) <= columns:
+        return text
+    return _beginning(text, columns - 1) + "…"
+
+
+def clip_middle(text: str, columns: int) -> str:
+    """Shorten a plain text to a width where the end matters most: an id's last characters are what one types."""
+    if width_of(text) <= columns:
+        return text
+    end = _beginning(text[::-1], min(_END_COLUMNS, columns // 2))[::-1]
+    return _beginning(text, columns - 1 - width_of(end)) + "…" + end
+
+
+def telling_length(ids: Iterable[str], least: int = 8) -> int:
+    """Return how many characters tell ids apart: a beginning of that length names each of them."""
+    from itertools import pairwise
+
+    def differ_at(one: str, other: str) -> int:
+        return next((at for at, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), len(one))
+
+    return max([least, *(differ_at(one, other) + 1 for one, other in pairwise(sorted(set(ids))))])
+
+
+def _beginning(text: str, columns: int) -> str:
+    """Return as much of a text as fits."""
+    used = 0
+    for at, char in enumerate(text):
+        used += _columns(char)
+        if used > columns:
+            return text[:at]
+    return text
