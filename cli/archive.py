@@ -53,20 +53,28 @@ def verify(app: App, ref: str | None, every: bool, as_json: bool) -> int:
         for damage in report.damaged:
             output.line(f"{output.colour('damaged', 'red')}  {output.safe(damage.path)}: {output.safe(damage.reason)}")
         word = output.state_word("ok") if report.ok else output.colour(f"{len(report.damaged)} damaged", "red")
-        output.line(f"{report.checked} files checked, {word}")
+        gone = f", {len(report.removed)} removed by cleanup" if report.removed else ""
+        output.line(f"{report.checked} files checked, {word}{gone}")
     return 0 if report.ok else 1
 
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--days", type=click.IntRange(0, 36_500), metavar="N", help="Age at which things go (default: 30).")
+@click.option(
+    "--days",
+    type=click.IntRange(0, 36_500),
+    metavar="N",
+    help="Days since a session was ended (default: 30; 0: every ended one).",
+)
+@click.option("--foreign", is_flag=True, help="Also archives that another program wrote.")
 @json_option
 @pass_app
-def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
-    """Remove old outputs, dry runs and logs from the archives; made for cron.
+def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: bool) -> None:
+    """Remove outputs and dry runs of sessions ended long ago, and old logs.
 
-    Records, context, prompts, the last output and relevant outputs always stay. So does everything in an archive that
-    is damaged.
+    Made for cron. Records, context, prompts, the last output and relevant outputs always stay. So does everything of a
+    session that was not ended, and everything in an archive that is damaged. Nobody else cleans up unless
+    MAESTRO_CLEANUP is on or somebody starts a scheduler.
 
     \b
     Example:
@@ -74,7 +82,7 @@ def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
     """
     from cli import output
 
-    report = app.maestro.archive.cleanup(days=days, dry_run=dry_run)
+    report = app.maestro.archive.cleanup(days=days, dry_run=dry_run, foreign=foreign)
     for one in report.damaged:
         output.warning(f"{one.id}: {one.reason}")
     if as_json:
@@ -89,6 +97,9 @@ def cleanup(app: App, dry_run: bool, days: int | None, as_json: bool) -> None:
         output.line(f"{output.safe(path)} {'would be put right' if dry_run else 'put right'}")
     word = "would go" if dry_run else "removed"
     output.note(f"{len(report.removed)} {word}, {report.kept} kept")
+    if report.foreign:
+        count = output.counted(len(report.foreign), "archive")
+        output.note(f"{count} of other programs left alone (--foreign cleans them too)")
 
 
 @click.command()

@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("cli.archive", "export", "Write a session's whole history to one file."),
     "pull": ("cli.archive", "pull", "Bring an archived session from the team's server into this checkout."),
     "verify": ("cli.archive", "verify", "Check that an archive is what was written: every digest, file by file."),
-    "cleanup": ("cli.archive", "cleanup", "Remove old outputs, dry runs and logs from the archives; made for cron."),
+    "cleanup": ("cli.archive", "cleanup", "Remove outputs and dry runs of sessions ended long ago, and old logs."),
     "sweep": ("cli.archive", "sweep", "Look after all sessions once."),
     "stack": ("cli.stack", "stack", "Look after the embedded server."),
     "config": ("cli.config", "config", "Show every setting and where it came from."),

@@ -276,7 +276,12 @@ def ago(then_ms: int, now_ms: int) -> str:
 
 def size(count: int) -> str:
     """Say how many bytes something has."""
-    return f"{count} byte{'' if count == 1 else 's'}"
+    return counted(count, "byte")
+
+
+def counted(count: int, word: str) -> str:
+    """Say how many there are of something."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: int) -> str:

@@ -34,10 +34,7 @@ def runs(app: App, as_json: bool) -> None:
         return
     output.table(
         ("run", "tool", "status", "took", "output", "remark"),
-        [
-            (run.id, run.tool, output.state_word(run.status), _took(run), _size(run), run.error or _usage(run))
-            for run in found
-        ],
+        [(run.id, run.tool, output.state_word(run.status), _took(run), _size(run), _remark(run)) for run in found],
         flexible=5,
     )
 
@@ -50,6 +47,17 @@ def _took(run: Run) -> str:
         return ""
     ended_ms = from_iso(run.finished_at) if run.finished_at else now_ms()
     return output.duration(max(0, ended_ms - from_iso(run.started_at)) // 1000)
+
+
+def _remark(run: Run) -> str:
+    """Say what there is to say beside the numbers; first of all that something is not there any more."""
+    removed_at = _removed_at(run)
+    told = f"removed by cleanup on {removed_at[:10]}" if removed_at else ""
+    return " · ".join(part for part in (told, run.error or _usage(run)) if part)
+
+
+def _removed_at(run: Run) -> str | None:
+    return run.removed_at or (run.output_ref.removed_at if run.output_ref else None)
 
 
 def _size(run: Run) -> str:
@@ -107,6 +115,12 @@ def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> N
         else:
             output.raw(prompt, exact=raw)
             output.end_line(prompt)
+    elif removed_at := _removed_at(run):
+        if as_json:
+            output.document({"run": run, "output": None})
+        else:
+            what = f"the output of run {run.id} ({_size(run)})" if run.output_ref else f"run {run.id}, a dry one,"
+            output.warning(f"{what} was removed by cleanup on {removed_at}")
     elif as_json:
         output.document({"run": run, "output": room.output(run.id).decode(errors="replace")})
     else:

@@ -12,8 +12,11 @@ from cli.app import App, pass_app
 def scheduler(app: App) -> int:
     """Sweep often and clean up daily, once for the whole team.
 
+    Sessions ended more than MAESTRO_RETENTION_DAYS ago lose outputs that are neither relevant nor the last.
+
     Any number may run, on any machine: exactly one is active, and another takes over when it is gone. The embedded
-    server needs none. Where cron or systemd timers are at hand, maestro sweep and maestro cleanup do the same.
+    server needs none: it has its own, which cleans up only with MAESTRO_CLEANUP=on. Where cron or systemd timers are
+    at hand, maestro sweep and maestro cleanup do the same.
 
     \b
     Example:

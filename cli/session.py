@@ -193,6 +193,8 @@ def _show_status(found: SessionStatus) -> None:
         rows.append(("note", output.safe(record.notes)))
     if record.abort_reason:
         rows.append(("reason", output.safe(record.abort_reason)))
+    if record.cleanup_at:
+        rows.append(("cleanup", _cleanup_line(found)))
     if found.archive_waits:
         rows.append(("archive", f"waits: {output.safe(found.archive_waits)}"))
     output.line(output.colour(record.id, bold=True))
@@ -200,6 +202,18 @@ def _show_status(found: SessionStatus) -> None:
         output.line(f"  {name:<10}{value}")
     for one in found.attached:
         output.line(f"  {'attached':<10}{output.safe(f'{one.user}@{one.host} {one.terminal}')}")
+
+
+def _cleanup_line(found: SessionStatus) -> str:
+    """Say what a cleanup removed."""
+    from cli import output
+    from maestro_state.clock import from_iso, now_ms
+
+    outputs = sum(1 for run in found.runs if run.output_ref and run.output_ref.removed_at)
+    dry_runs = sum(1 for run in found.runs if run.removed_at)
+    counts = [output.counted(number, word) for number, word in ((outputs, "output"), (dry_runs, "dry run")) if number]
+    removed = f"{' and '.join(counts)} removed " if counts else "nothing of a run removed "
+    return removed + output.ago(from_iso(found.session.cleanup_at or ""), now_ms())
 
 
 def _context_line(found: SessionStatus) -> str:

@@ -75,6 +75,7 @@ class OutputRef(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     size: int | None = None
     digest: str | None = None
+    removed_at: str | None = None  #: when cleanup removed it; never stored here, the archive's manifest knows it
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -110,6 +111,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     timeout_s: int | None = None
     retries: int = 0  #: how often it may be tried again when its worker is lost
     env: list[str] = []  #: names of variables passed to the tool on purpose; never their values
+    removed_at: str | None = None  #: when cleanup removed this dry run; never stored here
 
 
 class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):

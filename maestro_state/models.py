@@ -59,6 +59,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     preferences: dict[str, Any]
     ttl_seconds: int
     forked_from: str | None = None
+    cleanup_at: str | None = None  #: when cleanup last removed something from its archive
 
 
 #: The fields of a row of `session list`, as they are printed.

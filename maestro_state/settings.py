@@ -34,6 +34,12 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _on_or_off(value: object) -> object:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return _lower(value)
+
+
 def _absolute(value: str) -> str:
     # A relative one would mean another folder in each terminal.
     if not os.path.isabs(value) or "\0" in value:
@@ -43,6 +49,7 @@ def _absolute(value: str) -> str:
 
 _Number = Annotated[int, BeforeValidator(_no_truth_values)]
 _Path = Annotated[str, AfterValidator(_absolute)]
+_Switch = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
 _Level = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)]
 
 
@@ -120,7 +127,12 @@ class MaestroSettings(BaseSettings):
         1800, ge=1, le=365 * _DAY, description="Time without use after which the private server stops."
     )
     retention_days: _Number = Field(
-        30, ge=0, le=36_500, description="Age at which cleanup removes outputs that are not relevant."
+        30, ge=0, le=36_500, description="Days after a session's end at which cleanup removes its old outputs."
+    )
+    cleanup: _Switch = Field(
+        "off",
+        description="Whether a project's own stack cleans up daily; a scheduler that somebody starts always does.",
+        json_schema_extra={"trusted": True, "allowed": "on or off"},
     )
     max_blob_bytes: _Number = Field(
         16 << 20, ge=1, le=512 << 20, description="Largest single item of context; a server stores 512 MiB."

@@ -68,6 +68,7 @@ class Settings:
     run_timeout_seconds: int = 3600
     stack_idle_seconds: int = 1800
     retention_days: int = 30
+    cleanup: str = "off"
     max_blob_bytes: int = 16_777_216
     max_output_bytes: int = 268_435_456
     wait_replicas: int = 0

@@ -1,4 +1,4 @@
-"""The scheduler: sweeps often, cleans up daily, for a whole team. Any number may run; exactly one is active.
+"""The scheduler: sweeps often, and cleans up daily where somebody wants that. Any number may run; one is active.
 
 The active one has a lease, which a thread keeps while work is under way; when it is gone, another takes
 over as soon as the lease ends. What is due is decided by what the server remembers, so that after a downtime, of
@@ -131,8 +131,8 @@ class Scheduler:
             return True
 
 
-def the_work() -> Work:
-    """Return what a scheduler does."""
+def the_work(*, cleans: bool) -> Work:
+    """Return what a scheduler does; what it does not clean is never noted as cleaned."""
     from workers.sweep import sweep
 
     def one_pass(maestro: Maestro) -> bool:
@@ -147,6 +147,8 @@ def the_work() -> Work:
         return True
 
     def cleanup(maestro: Maestro) -> bool:
+        if not cleans and maestro.settings.cleanup != "on":
+            return False
         report = maestro.archive.cleanup()
         _log.info("cleaned_up", removed=len(report.removed), kept=report.kept)
         return True
@@ -154,8 +156,13 @@ def the_work() -> Work:
     return Work(one_pass, cleanup)
 
 
-def keep_house(project: str, *, redis_url: str | None = None, client_name: str | None = None) -> int:
-    """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status."""
+def keep_house(
+    project: str, *, redis_url: str | None = None, client_name: str | None = None, cleans: bool = True
+) -> int:
+    """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status.
+
+    Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
+    """
     from maestro_state import Maestro
     from maestro_state.logs import configure_logs
     from workers.leaving import leave_on_signal
@@ -167,7 +174,7 @@ def keep_house(project: str, *, redis_url: str | None = None, client_name: str |
 
     with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
-    Scheduler(open_maestro, the_work(), leaving).run()
+    Scheduler(open_maestro, the_work(cleans=cleans), leaving).run()
     return 0
 
 
@@ -181,7 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", required=True, help="root folder of the project")
     root = parser.parse_args(arguments).project
     # Named outright: this never starts the embedded server, which may have been stopped on purpose.
-    return keep_house(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT)
+    # Nobody started this to have anything removed: any command, a read one too, brings it up.
+    return keep_house(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT, cleans=False)
 
 
 if __name__ == "__main__":

@@ -109,12 +109,13 @@ class AsyncArchives:
 
     async def verify_all(self) -> Report:
         """Check every archive of this checkout."""
-        checked, damaged = 0, []
+        checked, damaged, removed = 0, [], []
         for session_id in sorted(self._places.own.ids()):
             report = verify(self._places.own, session_id)
             checked += report.checked
             damaged += [Damage(f"{session_id}/{one.path}", one.reason) for one in report.damaged]
-        return Report(not damaged, checked, damaged)
+            removed += [f"{session_id}/{path}" for path in report.removed]
+        return Report(not damaged, checked, damaged, removed)
 
     async def sweep(self, recoverers: Sequence[AsyncRecoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
@@ -123,8 +124,11 @@ class AsyncArchives:
         )
         return await sweep.sweep(recoverers, thorough=thorough)
 
-    async def cleanup(self, *, days: int | None = None, dry_run: bool = False) -> CleanupReport:
-        """Remove old outputs, dry runs and logs; never a session the server still has.
+    async def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
+        """Remove outputs and dry runs of sessions ended so many days ago, and old logs; 0 is every ended session.
+
+        Never anything of a session that was not ended or that the server still has, nor of an archive that another
+        program wrote, unless `foreign` is given.
 
         Of the two clocks, ours and the server's, the earlier one decides what is old.
         """
@@ -135,7 +139,7 @@ class AsyncArchives:
         now_ms = min(self._server.now_ms(), await self._server.fetch(archiving.read_time()))
         entries = await self._server.fetch(index_ops.all_sessions(terms))
         live = {entry.id for entry in entries} | await self._on_server(self._places.own.ids())
-        return clean(self._places.own, live, now_ms=now_ms, days=days, dry_run=dry_run)
+        return clean(self._places.own, live, now_ms=now_ms, days=days, dry_run=dry_run, foreign=foreign)
 
     async def _on_server(self, ids: set[str]) -> set[str]:
         """Return those of some ids that the server has, whatever the index says."""

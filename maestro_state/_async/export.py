@@ -14,7 +14,7 @@ from maestro_state.errors import FileCorrupt
 async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[str]:
     """Write a session to an open file; return what a reader should be warned of."""
     session, items, runs, relevant = await source.contents()
-    notes = warnings(items)
+    notes = warnings(items, runs)
     export = EXPORTS[form](file, await _people(source, session.user_id))
     export.begin(session, notes)
     export.section("context")
@@ -45,12 +45,17 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
 async def _write_run(source: AsyncSource, run: Run, export: JsonExport | MarkdownExport, notes: list[str]) -> None:
     """Write a run; what is damaged of it is written as far as it is there, and said, in the document too."""
     damage = []
+    removed_at = run.removed_at or (run.output_ref.removed_at if run.output_ref else None)
     try:
-        prompt = await source.prompt(run)
+        prompt = b"" if run.removed_at else await source.prompt(run)
     except FileCorrupt as error:
         damage.append(str(error))
         prompt = b""
     export.begin_run(run, prompt, await source.sent_context(run.id))
+    if removed_at:
+        export.removed(removed_at)
+        export.end_run(damage)
+        return
     pieces: list[bytes] = []
     try:
         async for piece in source.output(run.id):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from maestro_state._sync.source import Contents
 from maestro_state.archive.reader import ArchivedSession
 from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
+from maestro_state.errors import RemovedByCleanup
 from maestro_state.models import Event, Field, Message, Session, id_order
 from maestro_state.ops import events as event_ops
 
@@ -113,7 +115,9 @@ def _printed(archive: ArchivedSession) -> list[Event]:
     found = []
     for chunk in archive.chunks():
         if chunk.run not in outputs:
-            outputs[chunk.run] = b"".join(archive.output(chunk.run))
+            with suppress(RemovedByCleanup):
+                outputs[chunk.run] = b""
+                outputs[chunk.run] = b"".join(archive.output(chunk.run))
         start = offsets.get(chunk.run, 0)
         offsets[chunk.run] = start + chunk.size
         if piece := outputs[chunk.run][start : start + chunk.size]:

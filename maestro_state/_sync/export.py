@@ -15,7 +15,7 @@ from maestro_state.errors import FileCorrupt
 def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
     """Write a session to an open file; return what a reader should be warned of."""
     session, items, runs, relevant = source.contents()
-    notes = warnings(items)
+    notes = warnings(items, runs)
     export = EXPORTS[form](file, _people(source, session.user_id))
     export.begin(session, notes)
     export.section("context")
@@ -46,12 +46,17 @@ def write_export(source: Source, form: str, file: BinaryIO) -> list[str]:
 def _write_run(source: Source, run: Run, export: JsonExport | MarkdownExport, notes: list[str]) -> None:
     """Write a run; what is damaged of it is written as far as it is there, and said, in the document too."""
     damage = []
+    removed_at = run.removed_at or (run.output_ref.removed_at if run.output_ref else None)
     try:
-        prompt = source.prompt(run)
+        prompt = b"" if run.removed_at else source.prompt(run)
     except FileCorrupt as error:
         damage.append(str(error))
         prompt = b""
     export.begin_run(run, prompt, source.sent_context(run.id))
+    if removed_at:
+        export.removed(removed_at)
+        export.end_run(damage)
+        return
     pieces: list[bytes] = []
     try:
         for piece in source.output(run.id):

@@ -39,13 +39,22 @@ def file_name(moment: str, form: str) -> str:
     return f"{moment[:19].replace(':', '-')}Z-{form}.{FORMATS[form]}"
 
 
-def warnings(items: Iterable[ContextItem]) -> list[str]:
-    """Say what a reader of the export should know before handing it on."""
+def warnings(items: Iterable[ContextItem], runs: Iterable[Run]) -> list[str]:
+    """Say what a reader of the export should know before handing it on, or looking for what is not in it."""
+    told = []
     files = [str(item.source.get("path_rel", item.id)) for item in items if item.kind == "file"]
-    if not files:
-        return []
-    shown = ", ".join(files[:5]) + (" …" if len(files) > 5 else "")
-    return [f"contains the contents of {len(files)} project file{'s' if len(files) > 1 else ''}: {shown}"]
+    if files:
+        told.append(
+            f"contains the contents of {len(files)} project file{'s' if len(files) > 1 else ''}: {_some(files)}"
+        )
+    gone = [run.id for run in runs if run.removed_at or (run.output_ref and run.output_ref.removed_at)]
+    if gone:
+        told.append(f"cleanup had removed the output of {len(gone)} run{'s' if len(gone) > 1 else ''}: {_some(gone)}")
+    return told
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
 class People(msgspec.Struct, frozen=True):
@@ -119,6 +128,11 @@ class JsonExport:
             self._file.write(base64.b64encode(joined[:whole]))
             rest = joined[whole:]
         self._file.write(base64.b64encode(rest) + b'"')
+
+    def removed(self, removed_at: str) -> None:
+        """Say that a run's output, or the run, is not there any more; its reference says when it was removed."""
+        del removed_at
+        self._file.write(b',"output":null')
 
     def end_run(self, damage: list[str]) -> None:
         """Close the run; say what of it is damaged."""
@@ -219,8 +233,9 @@ class MarkdownExport:
         self._line("; ".join(facts) + "\n")
         if run.error:
             self._line(f"**Error:** {_plain(run.error)}\n")
-        self._line("**Prompt**\n")
-        self._block(prompt.decode("utf-8", "replace"), "")
+        if not run.removed_at:
+            self._line("**Prompt**\n")
+            self._block(prompt.decode("utf-8", "replace"), "")
 
     def output(self, pieces: Iterable[bytes], *, is_text: bool) -> None:
         """Write a run's output."""
@@ -232,6 +247,10 @@ class MarkdownExport:
             self._block(content.decode(), "")
         else:
             self._line(f"*{len(content)} bytes that are not text*\n")
+
+    def removed(self, removed_at: str) -> None:
+        """Say that a run's output, or the run, is not there any more."""
+        self._line(f"*Removed by cleanup on {_plain(removed_at)}.*\n")
 
     def end_run(self, damage: list[str]) -> None:
         """Say what of the run is damaged."""

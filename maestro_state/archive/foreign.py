@@ -103,6 +103,7 @@ def session(session_id: str, row: dict[str, Any], mtime_ms: int) -> Session:
         preferences=_dict(row, "preferences"),
         ttl_seconds=_number(row, "ttl_seconds"),
         forked_from=_text(row, "forked_from"),
+        cleanup_at=_time(row, "cleanup_at"),
     )
 
 

@@ -10,10 +10,13 @@ from maestro_state.errors import MaestroError
 
 
 def described(tree: Tree, session_id: str) -> layout.Manifest:
-    """Describe the archive of another program; what is exported is not part of it."""
-    files = {}
+    """Describe the archive of another program; what is exported is not part of it.
+
+    Nor is a maestro.json that it may have: listed in a manifest, it would be taken for this program's.
+    """
+    files, ours = {}, (layout.MANIFEST, layout.RECORD)
     for path in tree.walk():
-        if not path.startswith("exports/") and path != layout.MANIFEST and (entry := _regular(tree, path)):
+        if not path.startswith("exports/") and path not in ours and (entry := _regular(tree, path)):
             files[path] = entry
     return layout.Manifest(
         format=layout.FORMAT, session_id=session_id, generation=0, written_at="", last_id="", files=files

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from maestro_state.archive import foreign, layout
+from maestro_state.archive import foreign, layout, removals
 from maestro_state.archive.home import Home
 from maestro_state.archive.present import read_manifest
 from maestro_state.archive.tree import Tree
 from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
-from maestro_state.errors import FileCorrupt, MaestroError, NotFound, SessionNotFound
+from maestro_state.errors import FileCorrupt, MaestroError, NotFound, RemovedByCleanup, SessionNotFound
 from maestro_state.models import Event, Message, Session
 from maestro_state.project import IndexRow, Project
 
@@ -79,9 +79,14 @@ class ArchivedSession:
         row = foreign.table(content, self._where(layout.SESSION))
         return foreign.session(self.id, row, foreign.mtime(status.st_mtime))
 
-    def _own(self, tree: Tree) -> layout.Record | None:
+    def is_own(self) -> bool:
+        """Tell whether this program wrote the archive: its manifest says so, or is there and damaged."""
+        with self._tree() as tree:
+            manifest = self._manifest(tree)
+            return layout.RECORD in manifest.files if manifest else tree.status(layout.MANIFEST) is not None
+
+    def _own(self, tree: Tree, manifest: layout.Manifest | None) -> layout.Record | None:
         """Return what this program wrote in one file, if that is still what the manifest says."""
-        manifest = self._manifest(tree)
         if manifest is None or layout.RECORD not in manifest.files:
             return None
         content = tree.read(layout.RECORD, limit=layout.RECORD_LIMIT)
@@ -92,16 +97,20 @@ class ArchivedSession:
     def fields(self) -> dict[str, Any]:
         """Return what the record has beyond session.json."""
         with self._tree() as tree:
-            own = self._own(tree)
+            own = self._own(tree, self._manifest(tree))
             return own.fields if own else {}
 
     def contents(self) -> tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]:
         """Return the record, the items and the runs together: one look at the disk where this program wrote it."""
         with self._tree() as tree:
-            record, own = self._session(tree), self._own(tree)
+            record, manifest = self._session(tree), self._manifest(tree)
+            own = self._own(tree, manifest)
+            runs = own.runs if own else self._read_runs(tree)
+            if record.cleanup_at:
+                runs = removals.told(runs, manifest, record.cleanup_at, self._runs_with_output(tree))
             if own:
-                return record, own.items, own.runs, own.relevant
-            return record, self._read_items(tree), self._read_runs(tree), self._read_relevant(tree)
+                return record, own.items, runs, own.relevant
+            return record, self._read_items(tree), runs, self._read_relevant(tree)
 
     def items(self) -> list[ContextItem]:
         """Return every item, removed ones too, in the order they were added."""
@@ -157,6 +166,9 @@ class ArchivedSession:
         with self._tree() as tree:
             wanted = self._read_run(tree, run_id).prompt_digest
             content = tree.read(path, limit=layout.CONTENT_LIMIT)
+            manifest = self._manifest(tree) if content is None else None
+        if manifest and path in manifest.removed:
+            raise RemovedByCleanup(f"run {run_id}", manifest.removed[path].removed_at)
         if content is None and wanted:
             raise self._damage(path, "is missing")
         if content is not None and wanted and layout.is_digest(wanted) and layout.sha256(content) != wanted:
@@ -189,16 +201,19 @@ class ArchivedSession:
         raise FileCorrupt(f"the archive of {self.id} has no content with digest {digest[:80]}")
 
     def output(self, run_id: str) -> Iterator[bytes]:
-        """Yield a run's output piece by piece; nothing when it left none, or cleanup removed it.
+        """Yield a run's output piece by piece; nothing when it left none.
 
-        Hashed on the way: raises FileCorrupt at the end of one that is not what the run printed.
+        Hashed on the way: raises FileCorrupt at the end of one that is not what the run printed, and RemovedByCleanup
+        instead of passing off what is gone for an empty text.
         """
         path = layout.run_path(_checked(run_id), "output.txt")
         with self._tree() as tree:
             wanted = self._read_run(tree, run_id).output_ref
             pieces = tree.pieces(path)
             if pieces is None:
-                if wanted and wanted.size != 0 and not self._is_removed(tree, path):
+                if wanted and wanted.size != 0:
+                    if removed_at := self._removed_at(tree, path):
+                        raise RemovedByCleanup(f"the output of run {run_id}", removed_at)
                     raise self._damage(path, "is missing")
                 return
             digest, size = hashlib.sha256(), 0
@@ -211,12 +226,10 @@ class ArchivedSession:
         if wanted and wanted.size is not None and size != wanted.size:
             raise self._damage(path, f"is damaged: {size} bytes, should be {wanted.size}")
 
-    def _is_removed(self, tree: Tree, path: str) -> bool:
-        """Tell whether a cleanup removed a file: without a manifest, whether there was a cleanup has to do."""
-        if not self._json(tree, layout.SESSION).get("cleanup_at"):
-            return False
-        manifest = self._manifest(tree)
-        return manifest is None or path not in manifest.files
+    def _removed_at(self, tree: Tree, path: str) -> str | None:
+        """Return when a cleanup removed a file that is not there; None when it should be there."""
+        cleanup_at = self._session(tree).cleanup_at
+        return removals.removed_at(path, self._manifest(tree), cleanup_at) if cleanup_at else None
 
     def last_output(self) -> dict[str, Any] | None:
         """Return which run's output is the last one."""
@@ -232,8 +245,17 @@ class ArchivedSession:
     def runs_with_output(self) -> set[str]:
         """Return the runs whose output is there."""
         with self._tree() as tree:
-            found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
-            return {one for one in found if tree.status(layout.run_path(one, "output.txt")) is not None}
+            return self._runs_with_output(tree)
+
+    def _runs_with_output(self, tree: Tree) -> set[str]:
+        found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
+        return {one for one in found if tree.status(layout.run_path(one, "output.txt")) is not None}
+
+    def removed(self) -> list[str]:
+        """Return the files that a cleanup removed, as far as the manifest knows."""
+        with self._tree() as tree:
+            manifest = self._manifest(tree)
+        return sorted(manifest.removed) if manifest else []
 
     def is_as_written(self, path: str) -> bool:
         """Tell whether a file is what the manifest says; one of another program's, without a manifest, always is."""
@@ -259,7 +281,7 @@ class ArchivedSession:
     def record_without(self, runs: set[str], relevant: list[RelevantOutput]) -> bytes:
         """Return maestro.json without some runs, and with these promoted outputs."""
         with self._tree() as tree:
-            own = self._own(tree)
+            own = self._own(tree, self._manifest(tree))
         if own is None:
             raise FileCorrupt(f"{self._where(layout.RECORD)} is damaged")
         kept = [run for run in own.runs if run.id not in runs]

@@ -1,14 +1,14 @@
 """What may go from an archive after a while, and taking it away. Deciding is pure; doing is one more generation.
 
-Never goes: the record, items and their contents, what runs were given and how they ended, the last output, promoted
-outputs. A damaged archive is left alone, whatever its age: it may be the last copy.
+Only an ended session loses anything, counted from when it was ended, and only one whose archive this program wrote,
+unless told otherwise. Never goes: the record, items and their contents, what runs were given and how they ended, the
+last output, promoted outputs. A damaged archive is left alone, whatever its age: it may be the last copy.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from maestro_state.clock import from_iso, iso
 from maestro_state.contents import OPEN, RelevantOutput, Run, last_output
 from maestro_state.errors import ArchiveBusy, MaestroError
 from maestro_state.models import Session
+from maestro_state.states import FROZEN
 
 _DAY_MS = 24 * 3600 * 1000
 _LOG = re.compile(r"[A-Za-z0-9][\w.-]{0,200}\.log", re.ASCII)
@@ -44,6 +45,7 @@ class CleanupReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     kept: int  #: outputs, dry runs and logs that were looked at and stay
     repaired: list[str] = []  #: lists of promoted outputs that were put right
     damaged: list[Damaged] = []
+    foreign: list[str] = []  #: archives of other programs, which were left alone
     busy: bool = False
 
 
@@ -56,11 +58,17 @@ class Plan(msgspec.Struct, frozen=True):
     relevant: list[RelevantOutput]  #: what relevant.json says afterwards
 
 
-def last_activity_ms(session: Session, runs: Iterable[Run]) -> int:
-    """Return when anything last happened to a session."""
-    times = [session.updated_at, session.last_activity, session.finalized_at, session.aborted_at]
-    times += [run.finished_at or run.created_at for run in runs]
-    return max(from_iso(text) for text in times if text)
+def is_due(session: Session, before_ms: int | None) -> bool:
+    """Tell whether a session was ended before a time; None: whether it was ended at all.
+
+    One that does not say when it was ended is never old enough.
+    """
+    if session.state not in FROZEN:
+        return False
+    if before_ms is None:
+        return True
+    ended = [from_iso(text) for text in (session.finalized_at, session.aborted_at) if text]
+    return bool(ended) and max(ended) < before_ms
 
 
 def plan(
@@ -70,16 +78,18 @@ def plan(
     last: str | None,
     present: set[str],
     *,
-    before_ms: int,
+    before_ms: int | None,
 ) -> Plan:
-    """Decide what goes from an archive whose last activity is before a time; `present` are runs with an output."""
-    is_old = last_activity_ms(session, runs) < before_ms
+    """Decide what goes from the archive of a session ended before a time; `present` are runs with an output."""
+    is_old = is_due(session, before_ms)
     protected = {one.run_id for one in relevant} | ({last} if last else set())
     newest = last_output(runs)
     if newest:
         protected.add(newest["run_id"])
     outputs, dry_runs, kept = [], [], 0
     for run in runs:
+        if run.removed_at:
+            continue
         if is_old and run.status == "dry":
             dry_runs.append(run.id)
         elif is_old and run.id in present and run.id not in protected and run.status not in OPEN:
@@ -87,13 +97,15 @@ def plan(
         else:
             kept += run.id in present or run.status == "dry"
     staying = present - set(outputs) - set(dry_runs)
-    return Plan(outputs, dry_runs, kept, [one for one in relevant if one.run_id in staying])
+    listed = [one for one in relevant if one.run_id in staying] if session.state in FROZEN else relevant
+    return Plan(outputs, dry_runs, kept, listed)
 
 
-def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool) -> CleanupReport:
+def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool, foreign: bool = False) -> CleanupReport:
     """Clean every archive of a home that the server does not have any more, and the logs. Repeatable.
 
-    A second one at the same time does nothing and says so. Raises ArchiveFailed when the disk does not take it.
+    0 days is every ended session; with `foreign` also archives of other programs. A second one at the same time does
+    nothing and says so. Raises ArchiveFailed when the disk does not take it.
     """
     report = CleanupReport(dry_run=dry_run, removed=[], kept=0)
     before_ms = now_ms - days * _DAY_MS
@@ -107,7 +119,11 @@ def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool) 
             return report
         for session_id in sorted(home.ids() - live):
             try:
-                _clean_session(home, session_id, report, before_ms=before_ms, now_ms=now_ms)
+                archived = ArchivedSession(home, session_id)
+                if foreign or archived.is_own():
+                    _clean_session(home, archived, report, before_ms=before_ms if days else None, now_ms=now_ms)
+                else:
+                    report.foreign.append(session_id)
             except ArchiveBusy:
                 continue  # being written: it is not old
             except MaestroError as error:
@@ -116,9 +132,11 @@ def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool) 
     return report
 
 
-def _clean_session(home: Home, session_id: str, report: CleanupReport, *, before_ms: int, now_ms: int) -> None:
-    archived = ArchivedSession(home, session_id)
-    session, runs, relevant = archived.record(), archived.runs(), archived.relevant()
+def _clean_session(
+    home: Home, archived: ArchivedSession, report: CleanupReport, *, before_ms: int | None, now_ms: int
+) -> None:
+    session, _, runs, relevant = archived.contents()
+    session_id = session.id
     last = (archived.last_output() or {}).get("run_id")
     present = archived.runs_with_output()
     wanted = plan(session, runs, relevant, last, present, before_ms=before_ms)
@@ -126,7 +144,7 @@ def _clean_session(home: Home, session_id: str, report: CleanupReport, *, before
     paths = [layout.run_path(run_id, "output.txt") for run_id in wanted.outputs]
     paths += [path for run_id in wanted.dry_runs for path in archived.files(f"runs/{run_id}")]
     # The record knows the promoted outputs too, so that a damaged list of them is not the last copy.
-    is_list_damaged = not archived.is_as_written(layout.RELEVANT)
+    is_list_damaged = session.state in FROZEN and not archived.is_as_written(layout.RELEVANT)
     needs_repair = is_list_damaged or wanted.relevant != relevant
     if not paths and not needs_repair:
         return

@@ -28,6 +28,7 @@ class Report(msgspec.Struct, frozen=True):
     ok: bool
     checked: int
     damaged: list[Damage]
+    removed: list[str] = []  #: what a cleanup removed on purpose: no damage
 
 
 def verify(home: Home, session_id: str) -> Report:
@@ -50,10 +51,10 @@ def _look(home: Home, session_id: str) -> Report:
             lie = Damage(layout.MANIFEST, _reason(error))
         if manifest is not None:
             checked, damaged = _by_manifest(tree, manifest)
-            return Report(not damaged, checked + 1, damaged)
+            return Report(not damaged, checked + 1, damaged, sorted(manifest.removed))
     # Not while the error is handled: it holds on to all that was read.
-    checked, damaged = _by_contents(home, session_id)
-    return Report(False, 1, [lie, *damaged]) if lie else Report(not damaged, checked, damaged)
+    checked, damaged, removed = _by_contents(home, session_id)
+    return Report(False, 1, [lie, *damaged]) if lie else Report(not damaged, checked, damaged, removed)
 
 
 def _manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
@@ -99,7 +100,7 @@ def _difference(found: layout.FileEntry, wanted: layout.FileEntry) -> str:
     return "its digest does not fit"
 
 
-def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage]]:
+def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage], list[str]]:
     """Check what an archive without manifest says about itself: every JSON file, snapshot and output."""
     damaged: list[Damage] = []
     checked = 0
@@ -116,37 +117,31 @@ def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage]]:
             damaged.append(Damage(layout.SESSION, "missing"))
         broken = {one.path for one in damaged}
         if broken - {layout.MANIFEST}:
-            return checked, damaged
+            return checked, damaged, []
         for item in archived.items():
             checked += 1
             try:
                 archived.snapshot(item)
             except (MaestroError, OSError) as error:
                 damaged.append(Damage(layout.blob_path(item.id), _reason(error)))
-        outputs = {run.id: run.output_ref for run in archived.runs() if run.output_ref}
-        for run_id, ref in outputs.items():
+        outputs = {layout.run_path(run.id, "output.txt"): run.output_ref for run in archived.runs() if run.output_ref}
+        removed = [path for path, ref in outputs.items() if ref.removed_at]
+        for path in outputs.keys() - removed:
             checked += 1
-            if reason := _output_damage(tree, layout.run_path(run_id, "output.txt"), ref):
-                damaged.append(Damage(layout.run_path(run_id, "output.txt"), reason))
-    return checked, damaged
+            if reason := _output_damage(tree, path, outputs[path]):
+                damaged.append(Damage(path, reason))
+    return checked, damaged, removed
 
 
 def _output_damage(tree: Tree, path: str, ref: OutputRef) -> str | None:
     found = tree.entry(path)
     if found is None:
-        return None if _is_cleaned(tree) else "missing"
+        return "missing"
     if ref.digest and layout.is_digest(ref.digest) and found.sha256 != ref.digest:
         return "its digest does not fit"
     if ref.size is not None and found.size != ref.size:
         return f"{found.size} bytes, should be {ref.size}"
     return None
-
-
-def _is_cleaned(tree: Tree) -> bool:
-    """Tell whether some program recorded a cleanup: then a missing output is no damage."""
-    content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT) or b"{}"
-    row = foreign.decode(content, layout.SESSION)
-    return isinstance(row, dict) and bool(row.get("cleanup_at"))
 
 
 def _reason(error: Exception) -> str:

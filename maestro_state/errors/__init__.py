@@ -5,7 +5,7 @@ MaestroError                    code · hint · exit_code
 │     InvalidName · InvalidValue · AmbiguousReference · ConfigError · ContentTooLarge · PathRefused
 ├─ NotFound              3
 │     SessionNotFound · NoActiveSession · ItemNotFound · PathNotFound · ToolNotFound · NoTool · RunNotFound ·
-│     WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
+│     RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
 ├─ Refused               4      not in this state, or somebody else was first
 │     InvalidTransition · SessionExpired · SessionExists · Conflict · ContextChanged · RunIsOver · RunsOpen · LostClaim
 │     · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
@@ -46,6 +46,7 @@ from maestro_state.errors.runs import (
     OutputLost,
     PathNotFound,
     PathRefused,
+    RemovedByCleanup,
     RunFailed,
     RunIsOver,
     RunNotFound,
@@ -107,6 +108,7 @@ __all__ = [
     "PathNotFound",
     "PathRefused",
     "Refused",
+    "RemovedByCleanup",
     "ReplayFailed",
     "RunFailed",
     "RunIsOver",

@@ -74,6 +74,17 @@ class RunNotFound(NotFound):
         self.run_id = run_id
 
 
+class RemovedByCleanup(NotFound):
+    """Cleanup removed it, when its time was over."""
+
+    code = "removed_by_cleanup"
+
+    def __init__(self, what: str, removed_at: str) -> None:
+        """Say when it was removed."""
+        super().__init__(f"{what} was removed by cleanup on {removed_at}", hint="maestro runs shows what is left")
+        self.removed_at = removed_at
+
+
 class RunIsOver(Refused):
     """The run has ended already."""
 

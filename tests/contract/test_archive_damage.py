@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from maestro_state.archive import layout
-from maestro_state.errors import FileCorrupt
+from maestro_state.errors import FileCorrupt, RemovedByCleanup
 from maestro_state.ops.index import forget_session
 from tests.backends import Backend
 from tests.stored import filler
@@ -67,13 +67,17 @@ async def test_a_damaged_output_or_prompt_is_never_shown_as_whole(backend: Backe
 
 
 async def test_an_output_that_cleanup_removed_is_no_damage(backend: Backend):
-    """It reads as empty; one that is missing beside it is still said."""
+    """It is said to be removed, never passed off as empty; one that is missing beside it is still damage."""
     async with backend.open_async() as maestro:
         folder = await archived(backend, maestro)
         await maestro.archive.cleanup(days=0)
         assert not (folder / "runs/0001/output.txt").exists()  # control: the last one is kept
-        assert await maestro.runs.output("0001", folder.name) == b""
-        assert (await maestro.archive.export(folder.name)).warnings == []
+        with pytest.raises(RemovedByCleanup):
+            await maestro.runs.output("0001", folder.name)
+        (warning,) = (await maestro.archive.export(folder.name)).warnings
+        assert warning == "cleanup had removed the output of 1 run: 0001"
+        types = [event.type async for event in maestro.follow.events(folder.name, cursor="start")]
+        assert "run.finished" in types
         (folder / "runs/0002/output.txt").unlink()
         with pytest.raises(FileCorrupt, match=r"0002/output\.txt is missing"):
             await maestro.runs.output("0002", folder.name)

@@ -166,3 +166,50 @@ def test_a_rebuilt_index_has_the_archived_sessions_too(real: Backend, project: P
     assert {(row["id"], row["archived"], row["orphan"]) for row in rows} == {
         (archived.id, True, False), (live.id, False, False),
     }  # fmt: skip
+
+
+def test_what_cleanup_removed_is_said_by_every_view(real: Backend, project: Path):
+    """Show, runs, status, export and verify name an output and a dry run that are gone, instead of an empty text."""
+    with real.open() as library:
+        session = library.sessions.start("told")
+        fill = filler(real, session.id)
+        fill.run(b"an old answer\n", prompt=b"explain")
+        fill.run(None, status="dry")
+        fill.run(b"the last answer\n")
+        library.sessions.end()
+        real.raw.delete(*library.server.terms.keys.session(session.id))
+        real.raw.delete(*library.server.terms.keys.index)
+
+    def asked(*words: str) -> dict:
+        done = maestro(project, *words, "--json")
+        assert done.returncode == 0, (words, done.stderr)
+        return json.loads(done.stdout)
+
+    assert asked("cleanup")["removed"] == []  # control: it was ended just now
+    assert asked("show", "1")["output"] == "an old answer\n"
+    assert len(asked("cleanup", "--days", "0")["removed"]) == 4
+    record = asked("session", "status", session.id)["session"]
+    first, dry, last = asked("runs")["runs"]
+    assert first["output_ref"] == {
+        "path": "output.txt", "size": 14, "digest": first["output_ref"]["digest"], "removed_at": record["cleanup_at"],
+    }  # fmt: skip
+    assert (dry["status"], dry["removed_at"]) == ("dry", record["cleanup_at"])
+    assert "removed_at" not in last["output_ref"]
+    assert asked("show", "1") == {"run": first, "output": None}
+    assert asked("verify")["removed"] == [
+        "runs/0001/output.txt", "runs/0002/meta.json", "runs/0002/prompt.txt", "runs/0002/sent_context.json",
+    ]  # fmt: skip
+    exported = json.loads(Path(asked("export", "--format", "json")["path"]).read_text())
+    assert [run["output"] for run in exported["runs"]] == [None, None, "the last answer\n"]
+    assert exported["warnings"] == ["cleanup had removed the output of 2 runs: 0001, 0002"]
+
+    day = record["cleanup_at"][:10]
+    shown = maestro(project, "show", "1")
+    assert (shown.returncode, shown.stdout) == (0, b"")
+    assert f"the output of run 0001 (14 B) was removed by cleanup on {day}" in shown.stderr.decode()
+    assert f"removed by cleanup on {day}" in maestro(project, "show", "2").stderr.decode()
+    assert maestro(project, "runs").stdout.decode().count(f"removed by cleanup on {day}") == 2
+    assert "1 output and 1 dry run removed" in maestro(project, "session", "status").stdout.decode()
+    assert "4 removed by cleanup" in maestro(project, "verify").stdout.decode()
+    page = Path(asked("export")["path"]).read_text()
+    assert page.count(f"*Removed by cleanup on {day}") == 2

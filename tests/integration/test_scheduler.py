@@ -13,6 +13,7 @@ from maestro_state import Maestro
 from maestro_state.ops import leases
 from maestro_state.ops.leases import SCHEDULE
 from tests.programs import python
+from tests.stored import filler
 from tests.waiting import wait_until
 from workers import scheduler
 from workers.scheduler import CLEANUP_MS, Scheduler, Work
@@ -176,3 +177,36 @@ def test_a_killed_scheduler_is_replaced(real, tmp_path):
             let_the_lease_end(real.raw, maestro.server.terms.keys.lease(SCHEDULE)[0])
         wait_until(lambda: other.lines(), "nobody takes over")
         assert int(other.lines()[0]) > int(active.lines()[0])
+
+
+@pytest.mark.parametrize(("cleans", "setting", "is_removed"), [
+    (False, "off", False), (False, "on", True), (True, "off", True),
+])  # fmt: skip
+def test_only_who_was_asked_to_cleans_up(real, cleans, setting, is_removed):
+    """The stack's own scheduler removes nothing unless MAESTRO_CLEANUP is on; one that somebody started does."""
+    with Maestro(real.project) as maestro:
+        session = maestro.sessions.start("old")
+        fill = filler(real, session.id)
+        fill.run(b"first")
+        fill.run(b"last")
+        maestro.sessions.end()
+        real.raw.delete(*maestro.server.terms.keys.session(session.id), *maestro.server.terms.keys.index)
+    leaving, swept = threading.Event(), []
+    work = scheduler.the_work(cleans=cleans)
+
+    def sweep(maestro):
+        swept.append(work.sweep(maestro))
+        return True
+
+    one = Scheduler(
+        lambda: Maestro(real.project, checkpoint_seconds=1, retention_days=0, cleanup=setting),
+        Work(sweep, work.cleanup),
+        leaving,
+    )
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    wait_until(lambda: len(swept) >= 3, "nobody sweeps")  # cleanup comes after a sweep
+    leaving.set()
+    thread.join(60)
+    first = real.project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
+    assert first.exists() is not is_removed

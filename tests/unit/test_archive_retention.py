@@ -17,8 +17,10 @@ from maestro_state.archive.retention import LOCK, clean, plan
 from maestro_state.archive.verify import verify
 from maestro_state.clock import iso
 from maestro_state.contents import Flags, OutputRef, RelevantOutput, Run
+from maestro_state.errors import RemovedByCleanup
 from maestro_state.models import Counters, Session, Stats
 from maestro_state.project import Project
+from maestro_state.states import FROZEN, SessionState
 from tests.backends import BACKENDS, Clock
 from tests.stored import filler
 
@@ -32,26 +34,31 @@ def a_run(number: int, status: str, finished_ms: int = NOW) -> Run:
                output_ref=OutputRef("output.txt", 3, "x"))  # fmt: skip
 
 
-def a_session(updated_ms: int) -> Session:
-    return Session(id="a--abcdef", slug="a", state="finalizada", tool_active=None, created_at=iso(updated_ms),
+def a_session(updated_ms: int, state: str, ended_at: str | None) -> Session:
+    ended = {"finalizada": {"finalized_at": ended_at}, "abortada": {"aborted_at": ended_at}}.get(state, {})
+    return Session(id="a--abcdef", slug="a", state=state, tool_active=None, created_at=iso(updated_ms),
                    updated_at=iso(updated_ms), counters=Counters(), stats=Stats(), session_id="a--abcdef", user_id="u",
                    status="expired", last_activity=iso(updated_ms), project_context={}, working_directory="/",
-                   preferences={}, ttl_seconds=1)  # fmt: skip
+                   preferences={}, ttl_seconds=1, **ended)  # fmt: skip
 
 
 STATUSES = st.sampled_from(["pending", "running", "success", "error", "canceled", "dry"])
 
 
 @given(st.lists(STATUSES, max_size=8), st.sets(st.integers(1, 8)), st.sets(st.integers(1, 8)),
-       st.one_of(st.none(), st.integers(1, 8)), st.integers(-5, 100))  # fmt: skip
-def test_what_must_stay_always_stays(statuses, relevant, present, last, age_days):
-    """Promoted, last and open outputs never go, nothing goes from a young session, and rows never dangle."""
+       st.one_of(st.none(), st.integers(1, 8)), st.integers(-5, 100), st.sampled_from(sorted(SessionState)),
+       st.booleans(), st.booleans())  # fmt: skip
+def test_what_must_stay_always_stays(statuses, relevant, present, last, age_days, state, has_time, every):
+    """Promoted, last and open outputs never go, nothing goes from a session that is young, was not ended or does not
+    say when it was, and rows never dangle. With no days, every ended one is old enough.
+    """
     then = NOW - age_days * DAY_MS
     runs = [a_run(number, status, then) for number, status in enumerate(statuses, start=1)]
     rows = [RelevantOutput(f"{number:04}", "x") for number in sorted(relevant)]
     there = {f"{number:04}" for number in present} & {run.id for run in runs}
     last_id = f"{last:04}" if last else None
-    wanted = plan(a_session(then), runs, rows, last_id, there, before_ms=NOW - 30 * DAY_MS)
+    session = a_session(then, str(state), iso(then) if has_time else None)
+    wanted = plan(session, runs, rows, last_id, there, before_ms=None if every else NOW - 30 * DAY_MS)
 
     by_id = {run.id: run.status for run in runs}
     assert all(by_id[one] == "dry" for one in wanted.dry_runs)
@@ -59,9 +66,14 @@ def test_what_must_stay_always_stays(statuses, relevant, present, last, age_days
     assert last_id not in wanted.outputs
     assert all(by_id[one] not in ("pending", "running") for one in wanted.outputs)
     staying = there - set(wanted.outputs) - set(wanted.dry_runs)
+    if state not in FROZEN:
+        assert (wanted.outputs, wanted.dry_runs, wanted.relevant) == ([], [], rows)
+        return
     assert {row.run_id for row in wanted.relevant} <= staying
-    if age_days <= 30:
+    if not every and (age_days <= 30 or not has_time):
         assert (wanted.outputs, wanted.dry_runs) == ([], [])
+    else:
+        assert wanted.dry_runs == [run.id for run in runs if run.status == "dry"]
 
 
 @pytest.fixture
@@ -86,8 +98,8 @@ def old(project: Path):
     return Home.of_project(Project(project)), session.id
 
 
-def run_clean(home: Home, days: int = 30, now_ms: int = NOW, live: set[str] | None = None, dry_run: bool = False):
-    return clean(home, live or set(), now_ms=now_ms, days=days, dry_run=dry_run)
+def run_clean(home: Home, days: int = 30, now_ms: int = NOW, live: set[str] | None = None, **options: bool):
+    return clean(home, live or set(), now_ms=now_ms, days=days, **{"dry_run": False} | options)
 
 
 def test_cleanup_removes_what_may_go_and_nothing_else(old):
@@ -112,8 +124,16 @@ def test_cleanup_removes_what_may_go_and_nothing_else(old):
     assert (folder / "runs/0005/output.txt").read_bytes() == b"last"
     assert json.loads((folder / "session.json").read_text())["cleanup_at"] == iso(NOW)
     assert verify(home, session_id).ok
-    assert [run.id for run in ArchivedSession(home, session_id).runs()] == ["0001", "0002", "0004", "0005"]
-    assert b"".join(ArchivedSession(home, session_id).output("0002")) == b""
+    runs = {run.id: run for run in ArchivedSession(home, session_id).runs()}
+    assert [one for one, run in runs.items() if run.removed_at] == ["0003"]
+    assert {one: run.output_ref.removed_at for one, run in runs.items() if run.output_ref} == {
+        "0001": None, "0002": iso(NOW), "0004": iso(NOW), "0005": None,
+    }  # fmt: skip
+    with pytest.raises(RemovedByCleanup, match="the output of run 0002 was removed by cleanup on 2027-"):
+        list(ArchivedSession(home, session_id).output("0002"))
+    with pytest.raises(RemovedByCleanup, match="run 0003 was removed"):
+        ArchivedSession(home, session_id).prompt("0003")
+    assert len(verify(home, session_id).removed) == 5
     assert sorted(os.listdir(Path(home.path) / "logs")) == ["future.log", "notes.txt", "tool-check-2.log"]
     assert run_clean(home).removed == []
 
@@ -188,7 +208,7 @@ def test_a_damaged_list_of_promoted_outputs_is_written_anew(old, damage: str | N
 
 
 def test_broken_rows_in_another_programs_list_are_dropped(project: Path):
-    """Rows of runs without output go, the others stay with every field they have."""
+    """Rows of runs without output go if told to, the others stay with every field they have."""
     folder = project / ".maestro/sessions/other--abcdef"
     for run in ("0001", "0002"):
         (folder / f"runs/{run}").mkdir(parents=True)
@@ -198,7 +218,8 @@ def test_broken_rows_in_another_programs_list_are_dropped(project: Path):
     rows = [{"run_id": "0001", "motivo": "analysis"}, {"run_id": "0002"}, {"run_id": "0009"}]
     (folder / "outputs/relevant.json").write_text(json.dumps({"items": rows, "version": 3}))
     home = Home.of_project(Project(project))
-    assert run_clean(home).repaired == [".maestro/sessions/other--abcdef/outputs/relevant.json"]
+    assert run_clean(home).repaired == []
+    assert run_clean(home, foreign=True).repaired == [".maestro/sessions/other--abcdef/outputs/relevant.json"]
     kept = json.loads((folder / "outputs/relevant.json").read_text())
     assert kept == {"items": [{"run_id": "0001", "motivo": "analysis"}], "version": 3}
     assert verify(home, "other--abcdef").ok
@@ -219,3 +240,48 @@ def test_the_earlier_of_two_clocks_decides(project: Path):
         with backend.open(now_ms=ahead) as maestro:
             assert maestro.archive.cleanup().removed == []
             assert maestro.archive.cleanup(days=0).removed == [f".maestro/sessions/{session.id}/runs/0001/output.txt"]
+
+
+def files_and_times(folder: Path) -> dict[str, tuple[bytes, int]]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+
+@pytest.mark.parametrize("days", [0, 30])
+def test_another_programs_archive_needs_a_word(project: Path, days: int):
+    """Ended long ago and full of outputs: untouched and named, until it is asked for; then what went is told."""
+    folder = project / ".maestro/sessions/other--abcdef"
+    for number in ("0001", "0002"):
+        (folder / f"runs/{number}").mkdir(parents=True)
+        (folder / f"runs/{number}/output.txt").write_text("an answer")
+    record = {"id": "other--abcdef", "state": "finalizada", "finalized_at": "2020-01-02T03:04:05Z"}
+    (folder / "session.json").write_text(json.dumps(record))
+    # A file of that name alone is nobody's word: without a manifest that lists it, it is not this program's.
+    (folder / "maestro.json").write_text("{}")
+    before, home = files_and_times(folder), Home.of_project(Project(project))
+    report = run_clean(home, days)
+    assert (report.removed, report.foreign) == ([], ["other--abcdef"])
+    assert files_and_times(folder) == before
+    asked = run_clean(home, days, foreign=True)
+    assert asked.removed == [".maestro/sessions/other--abcdef/runs/0001/output.txt"]
+    found = ArchivedSession(home, "other--abcdef")
+    assert [run.output_ref is not None and run.output_ref.removed_at for run in found.runs()] == [iso(NOW), None]
+    assert found.record().cleanup_at == iso(NOW)
+    assert verify(home, "other--abcdef").removed == ["runs/0001/output.txt"]
+
+
+def test_what_another_programs_cleanup_removed_is_told_too(project: Path):
+    """An output that its reference knows, in a session with cleanup_at and no manifest, was removed then."""
+    folder = project / ".maestro/sessions/other--abcdef"
+    (folder / "runs/0001").mkdir(parents=True)
+    record = {"id": "other--abcdef", "state": "finalizada", "cleanup_at": "2026-01-02T03:04:05Z"}
+    (folder / "session.json").write_text(json.dumps(record))
+    meta = {"status": "success", "output_ref": {"path": "output.txt", "size": 9}}
+    (folder / "runs/0001/meta.json").write_text(json.dumps(meta))
+    home = Home.of_project(Project(project))
+    (run,) = ArchivedSession(home, "other--abcdef").runs()
+    assert run.output_ref.removed_at == "2026-01-02T03:04:05.000+00:00"
+    assert verify(home, "other--abcdef").removed == ["runs/0001/output.txt"]
+    # Control: without that mark it is missing.
+    (folder / "session.json").write_text(json.dumps(record | {"cleanup_at": None}))
+    assert [one.reason for one in verify(home, "other--abcdef").damaged] == ["missing"]

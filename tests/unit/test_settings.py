@@ -74,9 +74,11 @@ def test_every_setting_is_described_and_bounded():
 
 
 def test_what_names_a_program_or_endpoint_needs_trust():
-    """Exactly the endpoints, the program, the folder outside the project and the grace are marked as trusted only."""
+    """Exactly the endpoints, the program, the folder outside the project, the grace and whether anything is removed are
+    marked as trusted only.
+    """
     marked = {name for name in NAMES if mark(name, "trusted")}
-    assert marked == {"redis_url", "queue_url", "server_binary", "archive_root", "dirty_grace_seconds"}
+    assert marked == {"redis_url", "queue_url", "server_binary", "archive_root", "dirty_grace_seconds", "cleanup"}
 
 
 def test_nothing_configured_gives_the_documented_defaults(place):
