@@ -1,4 +1,5 @@
-"""Calls of the system that Python has no name for: swap two names at once, sync a file system, keep freed memory.
+"""Calls of the system that Python has no name for: swap two names at once, sync a file system, keep freed memory,
+adopt orphans, keep other processes from looking into this one.
 
 Where one does not exist the answer says so, and the caller takes the longer way.
 """
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any
 
 _RENAME_EXCHANGE = 2
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
 #: The allocator's settings by their numbers: when to give freed memory back, how much more to ask for than is needed,
 #: from which size on to ask for each piece apart.
@@ -71,3 +73,18 @@ def keep_memory(size: int) -> None:
     if call is not None:
         for setting, value in ((_TRIM_THRESHOLD, size), (_MMAP_THRESHOLD, size), (_TOP_PAD, 1 << 20)):
             call(setting, value)
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of whatever descendants of this process lose theirs; False where that is not possible."""
+    call = _function("prctl")
+    return call is not None and call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def shut_out() -> bool:
+    """Keep other processes of this user from reading this one's environment, memory and open files.
+
+    Forks are shut too, programs that they become are not. False where there is no such call.
+    """
+    call = _function("prctl")
+    return call is not None and call(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0

@@ -1,7 +1,8 @@
-"""Run one tool as a child process: no shell, a process group of its own, exact bytes, and nothing left behind.
+"""Run one tool as a process: no shell, a session of its own, exact bytes, and nothing left behind.
 
-One loop feeds stdin, reads stdout and stderr, keeps time and listens for a reason to stop; memory is bounded by the
-pieces it hands on. When the tool itself has ended, what it started gets a moment to finish writing, then is killed.
+The guard starts it. One loop feeds stdin, reads stdout and stderr, keeps time and listens for a reason to stop; memory
+is bounded by the pieces it hands on. When the tool itself has ended, what it started gets a moment to finish writing,
+then is killed, in whatever groups and sessions it is.
 """
 
 from __future__ import annotations
@@ -9,15 +10,13 @@ from __future__ import annotations
 import fcntl
 import os
 import selectors
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import IO, Self
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from workers.guard import Guard, bound_to_parent
+from workers.guard import Guard, GuardLost
 
 #: Output is handed on in pieces of at most this many bytes,
 PIECE_BYTES = 512 * 1024
@@ -65,54 +64,49 @@ class Invocation:
 
 def invoke(call: Invocation) -> Finished:
     """Run a tool to its end; OSError when it cannot be started."""
-    process, stdin = _start(call)
-    try:
-        with selectors.DefaultSelector() as selector, _Exit(process.pid) as exits:
-            attendant = _Attendant(call, process, stdin, selector, exits)
+    if call.guard is None:
+        with closing(Guard()) as guard:
+            return invoke(replace(call, guard=guard))
+    with _Streams() as streams, selectors.DefaultSelector() as selector:
+        call.guard.start(call.argv, call.folder, call.environment, streams.theirs)
+        try:
+            streams.close_theirs()
+            attendant = _Attendant(call, call.guard, streams, selector)
             attendant.attend()
-    finally:
-        # Also when we are interrupted: the tool is ended with everything it started. The leader is not reaped
-        # before its group was killed, so the group's number cannot be anybody else's yet.
-        _signal_group(process.pid, signal.SIGKILL)
-        process.wait()
-        if call.guard is not None:
-            call.guard.forget(process.pid)
-        for stream in (stdin, process.stdout, process.stderr):
-            with suppress(OSError):
-                stream.close()  # type: ignore[union-attr]
-    code = process.returncode
-    return Finished(code if code >= 0 else None, attendant.stopped, attendant.tail)
+        finally:
+            # Also when we are interrupted: the tool is ended with everything it started.
+            call.guard.end()
+    code = attendant.exit_code
+    return Finished(code if code is not None and code >= 0 else None, attendant.stopped, attendant.tail)
 
 
-def _start(call: Invocation) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """Start the tool; return it and its standard input."""
-    reader, writer = os.pipe()
-    stdin = os.fdopen(writer, "wb", buffering=0)
-    try:
-        if call.guard is not None:
-            call.guard.expect(writer)
-        process = subprocess.Popen(
-            list(call.argv),
-            stdin=reader,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=call.folder,
-            env=dict(call.environment),
-            start_new_session=True,
-            # With a function to call in the child Python has to copy the whole worker's memory map to start one: 17 ms
-            # instead of 1. The guard does the same from outside.
-            preexec_fn=None if call.guard is not None else bound_to_parent(),
-        )
-    except BaseException:
-        stdin.close()
-        if call.guard is not None:
-            call.guard.expect_nothing()
-        raise
-    finally:
-        os.close(reader)
-    if call.guard is not None:
-        call.guard.watch(process.pid)
-    return process, stdin
+class _Streams:
+    """The three pipes of a tool: our ends and its own."""
+
+    def __init__(self) -> None:
+        stdin, self.stdin = os.pipe()
+        self.out, stdout = os.pipe()
+        self.err, stderr = os.pipe()
+        self.theirs = [stdin, stdout, stderr]
+        self._ours = {self.stdin, self.out, self.err}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_theirs()
+        while self._ours:
+            os.close(self._ours.pop())
+
+    def close_theirs(self) -> None:
+        """Let go of the tool's ends: they are to be closed when it has ended."""
+        while self.theirs:
+            os.close(self.theirs.pop())
+
+    def close_stdin(self) -> None:
+        """Tell the tool that there is no more."""
+        self._ours.remove(self.stdin)
+        os.close(self.stdin)
 
 
 class _Attendant:
@@ -121,15 +115,15 @@ class _Attendant:
     def __init__(
         self,
         call: Invocation,
-        process: subprocess.Popen[bytes],
-        stdin: IO[bytes],
+        guard: Guard,
+        streams: _Streams,
         selector: selectors.BaseSelector,
-        exits: _Exit,
     ) -> None:
         self.call = call
+        self.guard = guard
+        self.streams = streams
         self.selector = selector
-        self.exits = exits
-        self.group = process.pid
+        self.exit_code: int | None = None
         self.stopped: str | None = None
         self.tail = b""
         now = time.monotonic()
@@ -141,8 +135,7 @@ class _Attendant:
         self.size = 0
         self.handed_at = 0.0
         self.unsent = memoryview(call.stdin)
-        assert process.stdout and process.stderr  # noqa: S101, PT018 - asked for as pipes
-        self.stdin, self.out, self.err = stdin, process.stdout.fileno(), process.stderr.fileno()
+        self.out, self.err = streams.out, streams.err
         self.reading = True
         _enlarge(self.out)
 
@@ -150,13 +143,12 @@ class _Attendant:
         """Serve the child until it and its output have ended."""
         self.selector.register(self.out, selectors.EVENT_READ, self._read)
         self.selector.register(self.err, selectors.EVENT_READ, self._read_stderr)
-        if self.exits.descriptor is not None:
-            self.selector.register(self.exits.descriptor, selectors.EVENT_READ, self._nothing)
+        self.selector.register(self.guard, selectors.EVENT_READ, self._note_exit)
         if self.unsent:
-            os.set_blocking(self.stdin.fileno(), False)
-            self.selector.register(self.stdin.fileno(), selectors.EVENT_WRITE, self._write)
+            os.set_blocking(self.streams.stdin, False)
+            self.selector.register(self.streams.stdin, selectors.EVENT_WRITE, self._write)
         else:
-            self.stdin.close()
+            self.streams.close_stdin()
         while not self._is_over(time.monotonic()):
             self._keep_time()
             for key, _ in self.selector.select(self._pause_s()):
@@ -167,17 +159,13 @@ class _Attendant:
             pass
 
     def _is_over(self, now: float) -> bool:
-        if self.left_at is None and self.exits.happened():
-            self.left_at = now
-            if self.exits.descriptor is not None:
-                self.selector.unregister(self.exits.descriptor)
         return self.left_at is not None and (not self.reading or now >= self.left_at + DRAIN_S)
 
     def _keep_time(self) -> None:
         """Do what is due: force, the timeout, the beat."""
         now = time.monotonic()
         if self.kill_at is not None and now >= self.kill_at:
-            _signal_group(self.group, signal.SIGKILL)
+            self.guard.kill()
             self.kill_at = None
         if now >= self.ends_at:
             self._take("timeout")
@@ -195,11 +183,16 @@ class _Attendant:
             moments.append(self.handed_at + PIECE_S)
         if self.kill_at is not None:
             moments.append(self.kill_at)
-        pause_s = max(0.0, min(moments) - time.monotonic())
-        return pause_s if self.exits.descriptor is not None else min(pause_s, 0.05)
+        return max(0.0, min(moments) - time.monotonic())
 
-    def _nothing(self) -> bool:
-        return True  # the end of the child is looked at in `_is_over`
+    def _note_exit(self) -> None:
+        self.selector.unregister(self.guard)
+        self.left_at = time.monotonic()
+        try:
+            self.exit_code = self.guard.exit_code()
+        except GuardLost:
+            self.stopped = self.stopped or "unguarded"
+            self.guard.end()
 
     def _read(self) -> bool:
         data = os.read(self.out, PIECE_BYTES - self.size)
@@ -232,7 +225,7 @@ class _Attendant:
         return bool(data)
 
     def _write(self) -> None:
-        descriptor = self.stdin.fileno()
+        descriptor = self.streams.stdin
         try:
             self.unsent = self.unsent[os.write(descriptor, self.unsent[:PIECE_BYTES]) :]
         except BlockingIOError:
@@ -241,36 +234,15 @@ class _Attendant:
             self.unsent = self.unsent[:0]  # a tool need not read what it is given
         if not self.unsent:
             self.selector.unregister(descriptor)
-            self.stdin.close()
+            self.streams.close_stdin()
 
     def _take(self, reason: str | None) -> None:
-        """Ask the whole group to end if there is a reason, and remember when to make it."""
+        """Ask everything the tool started to end if there is a reason, and remember when to make it."""
         if reason is None or self.stopped is not None:
             return
         self.stopped = reason
-        _signal_group(self.group, signal.SIGTERM)
+        self.guard.ask_to_end()
         self.kill_at = time.monotonic() + self.call.grace_s
-
-
-class _Exit:
-    """Tells when a child has ended, without reaping it: while it is a zombie its number stays its own."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self.descriptor: int | None = None
-
-    def __enter__(self) -> Self:
-        if hasattr(os, "pidfd_open"):
-            with suppress(OSError):  # an old kernel: looking now and then does it too
-                self.descriptor = os.pidfd_open(self._pid)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-
-    def happened(self) -> bool:
-        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _readable(descriptor: int) -> bool:
@@ -283,8 +255,3 @@ def _enlarge(pipe: int) -> None:
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # a limit of the system's: the usual size does, a little slower
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

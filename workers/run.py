@@ -263,6 +263,8 @@ class _Attempt:
                 return "error", f"{kept}; what was captured is kept"
             case "cut":  # it had ended by itself, and said the most at the very end
                 return "error", f"its output is above the limit of {self._limit} bytes; what was captured is kept"
+            case "unguarded":
+                return "error", "the process that guards it was killed, and it was ended"
             case "stopped":
                 return "error", "its worker was stopped while it ran"
         return outcome.status, outcome.error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from maestro_state._sync.sweep import Failure
 from maestro_state.errors import MaestroError
 from maestro_state.transcripts.plans import finish_change
+from workers.survivors import end_survivors
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def sweep(maestro: Maestro, *, thorough: bool = False) -> SweepReport:
-    """Do one pass; a `thorough` one also looks for changes that the index has lost."""
+    """Do one pass; a `thorough` one also looks for changes that the index has lost.
+
+    What is left on this machine of runs that nobody looks after any more is ended with it.
+    """
+    end_survivors()
 
     def recover(_: Server) -> list[str]:
         return [f"{session_id}/{run_id}" for session_id, run_id in maestro.claims.recover()]

@@ -44,6 +44,7 @@ from workers.guard import Guard
 from workers.run import Workshop
 from workers.safe_job import SafeJob, SafeQueue, is_wrong_type
 from workers.signs import Signs
+from workers.survivors import end_survivors
 from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
@@ -160,8 +161,11 @@ class RunWorker(SimpleWorker):
         if now < self._tended_at + LOOK_S / 2:
             return
         self._tended_at = now
-        for session_id, run_id in self._workshop.maestro.claims.recover():
+        recovered = self._workshop.maestro.claims.recover()
+        for session_id, run_id in recovered:
             _log.warning("run_recovered", session=session_id, run=run_id)
+        if recovered:
+            end_survivors()  # its worker and guard may both have been killed
         self._workshop.put_back.tend(self._workshop.maestro)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
@@ -289,7 +293,7 @@ def work(root: str, *, burst: bool = False, client_name: str | None = None) -> i
     keep_memory(KEPT_BYTES)
     state_url, address = addresses(root, settings)
     address = replace(address, client_name=client_name or address.client_name)
-    workshop = Workshop(root, state_url, client_name, Guard())
+    workshop = Workshop(root, state_url, client_name, Guard(alone=True))
     jobs.equip(workshop)
     # RQ names its connection after the worker: the stack's own must be known by it.
     name = f"{client_name or settings.namespace}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"

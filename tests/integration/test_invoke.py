@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import pytest
 from tests.embedded_project import is_alive
 from tests.waiting import wait_until
 from workers import invoke as module
-from workers.guard import Guard
 from workers.invoke import Finished, Invocation, invoke
 
 GRANDCHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])"
@@ -126,7 +123,7 @@ def test_argv_environment_and_folder_are_exactly_those_given(tmp_path, monkeypat
 
     arguments, environment, folder = json.loads(said)
     assert arguments == words
-    assert set(environment) - {"LC_CTYPE"} == {"PATH"}
+    assert set(environment) - {"LC_CTYPE"} == {"PATH", "MAESTRO_RUN_MARK"}
     assert folder == str(tmp_path)
     assert not (tmp_path / "marker").exists()
 
@@ -135,99 +132,3 @@ def test_a_program_that_is_not_there_is_an_error_at_once(tmp_path):
     """Nothing is started and nothing is left."""
     with pytest.raises(FileNotFoundError):
         call(tmp_path, "", argv=["/no/such/program"])
-
-
-_OWNER = """
-import sys
-from workers.guard import Guard
-from workers.invoke import Invocation, invoke
-guard = Guard() if sys.argv[1] == "guarded" else None
-code = "import os, subprocess, sys, time\\n" \\
-       "c = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])\\n" \\
-       "print(os.getpid(), c.pid, flush=True)\\ntime.sleep(600)"
-def said(data):
-    sys.stdout.write(data.decode()); sys.stdout.flush()
-invoke(Invocation([sys.executable, "-S", "-c", code], b"", "/", {}, 600, said, lambda: None, 0.1, guard))
-"""
-
-
-def _killed_owner(kind: str) -> tuple[int, int]:
-    """Kill the process that called a tool, as kill -9 does; return the tool's pid and its child's."""
-    owner = subprocess.Popen([sys.executable, "-c", _OWNER, kind], stdout=subprocess.PIPE)
-    tool, child = map(int, owner.stdout.readline().split())
-    owner.kill()
-    owner.wait()
-    owner.stdout.close()
-    return tool, child
-
-
-def test_no_process_of_a_tool_survives_the_kill_of_its_worker():
-    """kill -9 of the caller ends the tool and what the tool started."""
-    tool, child = _killed_owner("guarded")
-    wait_until(lambda: not is_alive(tool) and not is_alive(child), "tool and grandchild are gone")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal")
-def test_without_the_guard_the_grandchild_survives():
-    """Control: the kernel's parent-death signal alone ends the tool, not what the tool started."""
-    tool, child = _killed_owner("unguarded")
-    wait_until(lambda: not is_alive(tool), "the tool is gone")
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-
-
-_STARTER = """
-import os, subprocess, sys
-from workers.guard import Guard
-guard = Guard()
-if sys.argv[1] == "replaced":
-    os.kill(guard.pid, 9)
-    os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)
-reader, writer = os.pipe()
-if sys.argv[1] != "untold":
-    guard.expect(writer)
-code = "import time; time.sleep(600)"
-tool = subprocess.Popen([sys.executable, "-S", "-c", code], stdin=reader, start_new_session=True)
-print(tool.pid, flush=True)
-tool.wait()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize(("kind", "survives"), [("told", False), ("replaced", False), ("untold", True)])
-def test_a_tool_that_is_being_started_dies_with_its_worker(kind: str, survives: bool):
-    """A worker killed before it can name the tool's group leaves nothing, also when its first guard had been killed.
-
-    The control, which says nothing beforehand, leaves the tool.
-    """
-    owner = subprocess.Popen([sys.executable, "-c", _STARTER, kind], stdout=subprocess.PIPE)
-    tool = int(owner.stdout.readline())
-    guards = _children(owner.pid) - {tool}
-    owner.kill()
-    owner.wait()
-    owner.stdout.close()
-    wait_until(lambda: not any(map(is_alive, guards)), "the guard has done its work")
-    if survives:
-        assert is_alive(tool)
-        os.kill(tool, signal.SIGKILL)
-    wait_until(lambda: not is_alive(tool), "the tool is gone")
-
-
-def _children(pid: int) -> set[int]:
-    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-
-def test_a_guard_kills_only_what_is_still_open():
-    """A group that ended is forgotten: its number may be somebody else's by then."""
-    sleeper = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
-    other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
-    guard = Guard()
-    guard.watch(sleeper.pid)
-    guard.watch(other.pid)
-    guard.forget(other.pid)
-    guard.close()
-
-    assert sleeper.wait(60) == -signal.SIGKILL
-    assert is_alive(other.pid)
-    other.kill()
-    other.wait()
