@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "show": ("cli.runs", "show", "Show what a run printed."),
     "cancel": ("cli.runs", "cancel", "Cancel a run."),
     "context": ("cli.context", "context", "Add files, texts and outputs to what runs are sent along."),
-    "use": ("cli.tool", "use", "Choose the tool that runs of this session use."),
+    "use": ("cli.tool", "use", "Choose the tool that runs of this session use, and how it is called."),
     "tool": ("cli.tool", "tool", "List and check the AI tools."),
     "watch": ("cli.watch", "watch", "Follow a session live."),
     "message": ("cli.message", "message", "Add messages to a session."),

@@ -37,6 +37,11 @@ def tools(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return [tool.name for tool in TOOLS if tool.name.startswith(incomplete)]
 
 
+def modes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the modes of a tool."""
+    return [mode for mode in ("read", "edit", "full") if mode.startswith(incomplete)]
+
+
 def fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the fields of a session that can be set."""
     del ctx, param

@@ -9,16 +9,20 @@ import click
 
 from cli import offers
 from cli.app import App, json_option, pass_app
+from cli.arguments import HandsOn, tool_options
 
 if TYPE_CHECKING:
     from maestro_state.contents import Run
 
 
-@click.command()
+@click.command(cls=HandsOn)
 @click.argument("prompt", required=False)
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompt from standard input.")
 @click.option("--file", "from_file", metavar="FILE", help="Read the prompt from a file.")
 @click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="Use this tool instead of the session's.")
+@tool_options
+@click.option("--continue", "goes_on", is_flag=True, help="Go on with the tool's last conversation in this session.")
+@click.option("--continue-from", metavar="RUN", help="Go on with the conversation of this run.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
 @click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
@@ -37,33 +41,42 @@ def run(
     dry: bool,
     confirm: bool,
     detach: bool,
+    goes_on: bool,
+    continue_from: str | None,
+    arguments: tuple[str, ...],
     as_json: bool,
     **options: Any,
 ) -> int:
     """Run the session's tool on a prompt and the session's context.
 
     The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or leave
-    it running. Every terminal on the session sees it.
+    it running. Every terminal on the session sees it. What follows -- is handed to the tool; where no prompt came
+    before it, the first word after it is the prompt.
 
     \b
     Example:
       maestro run "why does the login fail?"
+      maestro run --continue --mode edit "mend it"
       git diff | maestro run --stdin --tool claude
     """
     from cli import output
     from cli.following import follow
 
+    if prompt is None and not from_stdin and from_file is None and arguments:
+        prompt, arguments = arguments[0], arguments[1:]
     content, source = _prompt(prompt, from_stdin, from_file)
     room = app.maestro.runs
-    asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options}
+    how = {name: options[name] for name in ("tool", "model", "mode")}
+    how |= {"arguments": arguments, "continues": _continues(goes_on, continue_from)}
+    asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options, **how}
     if confirm and not dry:
-        asked["confirmed_at"] = _confirmed(app, content, options["tool"], as_json=as_json)
+        asked["confirmed_at"] = _confirmed(app, content, how, as_json=as_json)
         if asked["confirmed_at"] is None:
             output.warning("nothing sent")
             return 1
     if cookie := options["cookie"] or app.maestro.settings.cookie:
         app.maestro.work.read(cookie)  # one that nobody knows fails now, not when the tool has done its work
-    started = room.start(content, dry=dry, **asked)
+    started = room.start(content, dry=dry, say=None if dry or as_json else output.warning, **asked)
     if dry:
         preview = room.preview_of(started)
         if as_json:
@@ -107,13 +120,22 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
     return (prompt or "").encode(errors="surrogateescape"), "cli"
 
 
-def _confirmed(app: App, content: bytes, tool: str | None, *, as_json: bool) -> str | None:
+def _continues(goes_on: bool, continue_from: str | None) -> str | None:
+    """Return the run to go on from, `last` for the newest of the tool."""
+    from maestro_state.errors import UsageError
+
+    if goes_on and continue_from is not None:
+        raise UsageError("--continue and --continue-from say two things", hint="leave one of them out")
+    return "last" if goes_on else continue_from
+
+
+def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) -> str | None:
     """Show what would be sent and ask; return when it was agreed to, None when it was not."""
     from cli import output
     from maestro_state.clock import iso, now_ms
     from maestro_state.errors import UsageError
 
-    preview = app.maestro.runs.preview(content, tool=tool)
+    preview = app.maestro.runs.preview(content, **how)
     if as_json or not sys.stdin.isatty():
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
     _show_preview(preview.argv, preview.stdin)

@@ -8,34 +8,42 @@ import click
 
 from cli import offers
 from cli.app import App, json_option, pass_app
+from cli.arguments import HandsOn, tool_options
 
 if TYPE_CHECKING:
     from maestro_state.tools_file import ToolRow
 
 
-@click.command()
+@click.command(cls=HandsOn)
 @click.argument("tool", shell_complete=offers.tools)
+@tool_options
 @json_option
 @pass_app
-def use(app: App, tool: str, as_json: bool) -> None:
-    """Choose the tool that runs of this session use.
+def use(app: App, /, tool: str, model: str | None, mode: str | None, arguments: tuple[str, ...], as_json: bool) -> None:
+    """Choose the tool that runs of this session use, and how it is called.
 
     TOOL is a name that maestro tool list shows, or a whole command line in quotes; it is split like a shell would and
     never run by one, and gets context and prompt on its standard input. A program named by a relative path is the one
-    seen from here, wherever runs are asked for later.
+    seen from here, wherever runs are asked for later. What follows -- is handed to the tool with every run.
 
     \b
     Example:
-      maestro use claude
+      maestro use claude --model opus --mode edit
+      maestro use codex -- -c model_reasoning_effort=high
       maestro use "sort -u"
     """
     from cli import output
 
-    chosen = app.maestro.tools.use(tool)
+    used = app.maestro.tools.use(tool, model=model, mode=mode, arguments=arguments)
     if as_json:
-        output.document({"tool_active": chosen})
+        output.document(used)
         return
-    output.line(f"using {output.colour(output.safe(chosen), bold=True)}")
+    chosen = used.tool_active
+    how = [f"model {used.model}" if used.model else "", f"mode {used.mode}" if used.mode else "", *used.arguments]
+    said = " · ".join(output.safe(one) for one in how if one)
+    output.line(f"using {output.colour(output.safe(chosen), bold=True)}{f' · {said}' if said else ''}")
+    if used.allows:
+        output.note(f"it may {used.allows}")
     if not app.maestro.tools.is_installed(tool):  # as it was named: seen from here
         output.warning(f"{output.safe(chosen)} is not installed here: runs fail unless it is where their worker runs")
 

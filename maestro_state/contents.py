@@ -86,6 +86,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tokens_output: int | None = None
     cost: float | None = None
     tool_session: str | None = None  #: the tool's own session id
+    counters: dict[str, int | float] | None = None  #: where the tool's running counters stood afterwards
+
+
+class ToolOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How a tool is to be called, in Maestro's words; the catalogue turns them into the tool's own."""
+
+    model: str | None = None
+    mode: str | None = None  #: read, edit or full; none: what the tool does by itself
+    arguments: list[str] = []  #: handed on as they are
 
 
 class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -112,6 +121,16 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     retries: int = 0  #: how often it may be tried again when its worker is lost
     env: list[str] = []  #: names of variables passed to the tool on purpose; never their values
     removed_at: str | None = None  #: when cleanup removed this dry run; never stored here
+    model: str | None = None  #: as it was asked for; the one that answered is in `usage`
+    mode: str | None = None  #: read, edit or full
+    arguments: list[str] = []  #: handed to the tool as they are
+    continues: str | None = None  #: the run whose conversation this one goes on with
+    seen: list[str] = []  #: digests of what that conversation was sent before: not sent again
+
+    @property
+    def options(self) -> ToolOptions:
+        """Return how its tool is called."""
+        return ToolOptions(model=self.model, mode=self.mode, arguments=self.arguments)
 
 
 class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from maestro_state.clock import iso
+from maestro_state.contents import ToolOptions
 
 #: Who may speak in a message.
 ROLES = ("user", "assistant", "system", "tool")
@@ -40,6 +41,8 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     slug: str
     state: str
     tool_active: str | None
+    tool_options: ToolOptions | None = None  #: model, mode and arguments its runs are given unless they say otherwise
+    edits_told: str | None = None  #: what tools may change, as far as somebody was told: `claude:edit codex:full`
     created_at: str
     updated_at: str
     finalized_at: str | None = None

@@ -99,6 +99,9 @@ class MaestroSettings(BaseSettings):
     cookie: Annotated[str, _checked("cookie")] | None = Field(
         None, description="Work session that runs leave their breadcrumbs in.", json_schema_extra=_ENV_ONLY
     )
+    tool: Annotated[str, _checked("tool")] | None = Field(
+        None, description="Tool that runs asked for in this terminal use.", json_schema_extra=_ENV_ONLY
+    )
     archive_root: _Path | None = Field(
         None, description="Folder of the archive; else the project's .maestro.", json_schema_extra=_TRUSTED
     )

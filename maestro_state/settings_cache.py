@@ -38,7 +38,7 @@ COMMAND_LINE = "command line"
 #: Never stored, shown masked.
 SECRETS = frozenset({"redis_url", "queue_url"})
 #: Of one terminal, not of a machine or a project: from the environment or the command line only.
-ENV_ONLY = frozenset({"session", "cookie"})
+ENV_ONLY = frozenset({"session", "cookie", "tool"})
 #: Not cached: each is read again where it came from, and `check` is all the validation it has.
 _FRESH = SECRETS | ENV_ONLY
 
@@ -59,6 +59,7 @@ class Settings:
     user: str = field(default_factory=login_name)
     session: str | None = None
     cookie: str | None = None
+    tool: str | None = None
     archive_root: str | None = None
     server_binary: str | None = None
     ttl_seconds: int = 604_800

@@ -28,9 +28,15 @@ def maestro_command(
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def _as_json(words: tuple[str, ...]) -> list[str]:
+    """Ask for a document; what follows `--` is not for Maestro."""
+    at = words.index("--") if "--" in words else len(words)
+    return [*words[:at], "--json", *words[at:]]
+
+
 def printed(folder: Path, *words: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Any:
     """Run a command that must succeed, with --json, and return its document."""
-    done = maestro_command(folder, *words, "--json", env=env, stdin=stdin)
+    done = maestro_command(folder, *_as_json(words), env=env, stdin=stdin)
     assert done.returncode == 0, f"{words} left with {done.returncode}: {done.stderr}"
     assert done.stderr == ""
     return json.loads(done.stdout)
@@ -40,7 +46,7 @@ def refused(
     folder: Path, *words: str, env: dict[str, str] | None = None, stdin: bytes = b""
 ) -> tuple[int, dict[str, Any]]:
     """Run a command that must fail, with --json; return its exit code and the error document."""
-    done = maestro_command(folder, *words, "--json", env=env, stdin=stdin)
+    done = maestro_command(folder, *_as_json(words), env=env, stdin=stdin)
     assert done.returncode != 0, f"{words} succeeded: {done.stdout}"
     assert done.stdout == ""
     document = json.loads(done.stderr)

@@ -117,6 +117,8 @@ class _Attempt:
             return self._failed(f"the working directory {folder} is not there {where} ({remedy})")
         try:
             tool = resolve(run.tool, folder=folder)
+            conversation = self._conversation()
+            argv = tool.argv(run.options, conversation)
             prompt, *contents = self._maestro.claims.contents(self._claim)
             sent = render(prompt, list(zip(self._claim.sent, contents, strict=True)))
         except ServerUnavailable:
@@ -130,15 +132,22 @@ class _Attempt:
         # A program that the project's own file names counts only when its user trusts that file.
         program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))
         if program is None:
-            return self._failed(f"'{tool.argv()[0]}' is not installed where the worker runs (maestro tool check)")
+            return self._failed(f"'{argv[0]}' is not installed where the worker runs (maestro tool check)")
         with closing(self._outbox):
             try:
-                finished = self._call([program, *tool.argv()[1:]], sent, environment)
+                finished = self._call([program, *argv[1:]], sent, environment)
                 return self._ended(tool, parser, finished)
             except OSError as error:
-                return self._failed(f"'{tool.argv()[0]}' could not be started: {error.strerror}")
+                return self._failed(f"'{argv[0]}' could not be started: {error.strerror}")
             except OutputLost as error:
                 return Ended(status="error", error=str(error), size=error.size)
+
+    def _conversation(self) -> str | None:
+        """Return the tool's own id of the conversation to go on with."""
+        if not (before := self._claim.run.continues):
+            return None
+        found = self._maestro.runs.read(before, self._claim.session_id).usage
+        return found.tool_session if found else None
 
     def _call(self, argv: list[str], sent: bytes, environment: dict[str, str]) -> Finished:
         """Call the tool; OSError when it cannot be started."""
@@ -273,8 +282,11 @@ class _Attempt:
         usage = outcome.usage
         if not tool.cumulative or not usage.tool_session:
             return usage
-        earlier = [run.usage for run in self._maestro.claims.earlier(self._claim) if run.usage is not None]
-        return delta(usage, tool.cumulative, earlier)
+        run = self._claim.run
+        if not run.continues and not run.arguments and not tool.arguments:
+            return delta(usage, tool.cumulative, ())  # a conversation of its own: nothing was counted before
+        earlier = {one.id: one.usage for one in self._maestro.claims.earlier(self._claim) if one.usage is not None}
+        return delta(usage, tool.cumulative, earlier.values(), earlier.get(run.continues or ""))
 
     def _failed(self, error: str) -> Ended:
         return Ended(status="error", error=error[:_ERROR_CHARS])

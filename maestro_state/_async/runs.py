@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from maestro_state._async.choices import AsyncChoices
 from maestro_state._async.claims import AsyncClaims
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
-from maestro_state.catalog import Tool, resolve, stored
+from maestro_state.catalog import resolve
 from maestro_state.clock import from_iso
-from maestro_state.contents import OPEN, Run, SentItem
+from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
 from maestro_state.errors import (
     ContextChanged,
     InvalidTransition,
     MaestroError,
     NotFound,
-    NoTool,
     NotReplicated,
     Refused,
     RunIsOver,
     RunNotFound,
     SessionNotFound,
 )
-from maestro_state.models import Event, Session
+from maestro_state.models import Event
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import events as event_ops
@@ -70,6 +70,7 @@ class AsyncRuns:
         self._queue = queue
         self._settings = settings
         self._claims = AsyncClaims(server, queue)
+        self._choices = AsyncChoices(server, settings, root)
 
     async def start(
         self,
@@ -85,12 +86,23 @@ class AsyncRuns:
         retries: int = 0,
         cookie: str | None = None,
         env: tuple[str, ...] = (),
+        model: str | None = None,
+        mode: str | None = None,
+        arguments: Sequence[str] = (),
+        continues: str | None = None,
+        say: Callable[[str], None] | None = None,
         command_id: str | None = None,
     ) -> Run:
-        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded."""
+        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
+
+        `continues` is the run whose conversation it goes on with, `last` the newest one of its tool. `say` is told what
+        the tool may change, before the first run of the session that may.
+        """
         session = await self._sessions.read(ref)
+        said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
+        choice = await self._choices.choose(session, tool, said, continues)
         request = ops.RunRequest(
-            tool=self._tool(session, tool).name,
+            tool=choice.tool.name,
             prompt_source=prompt_source,
             prompt_file=prompt_file,
             dry=dry,
@@ -99,6 +111,10 @@ class AsyncRuns:
             retries=retries,
             cookie=cookie or self._settings.cookie,
             env=env,
+            options=choice.options,
+            continues=choice.before.id if choice.before else None,
+            seen=choice.seen,
+            edits_told=choice.tell(session, say),
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
         run_id, summary = await self._start(session.id, request, content, command_id)
@@ -108,23 +124,12 @@ class AsyncRuns:
         await self._server.note(session.id, summary)
         return await self.read(run_id, session.id)
 
-    def _tool(self, session: Session, tool: str | None) -> Tool:
-        """Return the tool a run uses: one named now counts from the current folder, the session's from its own."""
-        if tool:
-            return stored(tool, session.working_directory, self._root)
-        chosen = session.tool_active
-        if not chosen and session.state in FROZEN:
-            raise InvalidTransition(session.id, session.state, "running a tool")
-        if not chosen:
-            raise NoTool(session.id)
-        return resolve(chosen, folder=session.working_directory)
-
     async def _start(
         self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None
     ) -> tuple[str, Any]:
         terms, stamp = self._server.terms, self._server.stamp(command_id)
         while True:
-            seen = await self._seen(session_id)
+            seen = await self._seen(session_id, request.seen)
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
             try:
                 run_id, summary = await self._server.run(call)
@@ -134,13 +139,13 @@ class AsyncRuns:
                 raise self._server.why_missing(session_id) or error from error
             return str(run_id.decode()), summary
 
-    async def _seen(self, session_id: str) -> tuple[int, Sent]:
-        """Read the context, and the revision that what was read cannot be older than."""
+    async def _seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, Sent]:
+        """Read the context, and the revision that what was read cannot be older than; without what was sent before."""
         terms = self._server.terms
         queries = (ops.revision(terms, session_id), contents_ops.read_items(terms, session_id))
         replies = await self._server.connection.calls([query.command for query in queries])
         revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
-        return revision, ops.sent_items(items)
+        return revision, [item for item in ops.sent_items(items) if item.digest not in sent_before]
 
     async def _wake(self, session_id: str, run_id: str) -> None:
         try:
@@ -152,22 +157,34 @@ class AsyncRuns:
             )
             raise
 
-    async def preview(self, prompt: str | bytes, ref: str | None = None, *, tool: str | None = None) -> Preview:
+    async def preview(
+        self,
+        prompt: str | bytes,
+        ref: str | None = None,
+        *,
+        tool: str | None = None,
+        model: str | None = None,
+        mode: str | None = None,
+        arguments: Sequence[str] = (),
+        continues: str | None = None,
+    ) -> Preview:
         """Return what a run started now would execute and be sent."""
         session = await self._sessions.read(ref)
         if session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")
         content = prompt.encode() if isinstance(prompt, str) else prompt
         ops.check_prompt(self._server.terms, content)
-        _, sent = await self._seen(session.id)
-        argv = self._tool(session, tool).argv()
-        return Preview(argv, await self._rendered(session.id, content, sent))
+        said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
+        choice = await self._choices.choose(session, tool, said, continues)
+        _, sent = await self._seen(session.id, choice.seen)
+        return Preview(choice.argv, await self._rendered(session.id, content, sent))
 
     async def preview_of(self, run: Run, ref: str | None = None) -> Preview:
         """Return what a run was, or would have been, sent."""
         session = await self._sessions.read(ref)
         prompt, sent = await self.prompt(run, session.id), await self.sent(run.id, session.id)
-        argv = resolve(run.tool, folder=session.working_directory).argv()
+        before = await self.read(run.continues, session.id) if run.continues else None
+        argv = resolve(run.tool, folder=session.working_directory).argv(run.options, ops.conversation_of(before))
         return Preview(argv, await self._rendered(session.id, prompt, sent))
 
     async def _rendered(self, session_id: str, prompt: bytes, sent: Sent) -> bytes:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
-from maestro_state.catalog import names, resolve, stored
+from maestro_state.catalog import Tool, check_no_secret, check_options, names, resolve, stored
 from maestro_state.clock import iso, new_suffix
-from maestro_state.errors import InvalidValue, ToolNotFound
+from maestro_state.contents import ToolOptions
+from maestro_state.errors import ToolNotFound
 from maestro_state.ops import context as ops
 from maestro_state.project import Project
 from maestro_state.tools_file import MISSING, ToolRow, read_rows, trusted_paths, write_rows
 
 #: What `list` returns; inside the class, `list` is the verb.
 Rows = list[ToolRow]
+
+
+class Used(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session's runs use from now on."""
+
+    tool_active: str
+    model: str | None = None
+    mode: str | None = None
+    arguments: list[str] = []
+    allows: str | None = None  #: what the tool may do then, in plain words
 
 
 class AsyncTools:
@@ -29,23 +42,34 @@ class AsyncTools:
         self._project = project
         self._environment = environment
 
-    async def use(self, tool: str, ref: str | None = None) -> str:
-        """Choose the tool that runs of a session use: a name of the catalogue, or a whole command line.
+    async def use(
+        self,
+        tool: str,
+        ref: str | None = None,
+        *,
+        model: str | None = None,
+        mode: str | None = None,
+        arguments: Sequence[str] = (),
+    ) -> Used:
+        """Choose the tool that runs of a session use, a name of the catalogue or a whole command line, and how.
 
         A program named by a relative path counts from the current folder; it is stored as it is seen from the session's
         working directory, where runs use it.
         """
-        check_no_secret(tool)
+        check_no_secret(tool, *arguments)
         session_id = await self._sessions.resolve(ref)
-        chosen = tool.strip()
-        if chosen not in names():
-            record = await self._sessions.read(session_id)
-            path = self._environment.get("PATH")
-            chosen = stored(tool, record.working_directory, self._project.root, path).name
+        chosen = resolve(tool) if tool.strip() in names() else await self._stored(tool, session_id)
+        options = ToolOptions(model=model, mode=mode, arguments=[*chosen.arguments, *arguments])
+        check_options(chosen, options)
         await self._server.change(
-            session_id, ops.set_tool(self._server.terms, self._server.stamp(), session_id, chosen)
+            session_id, ops.set_tool(self._server.terms, self._server.stamp(), session_id, chosen.name, options)
         )
-        return chosen
+        allows = chosen.modes[mode].allows if mode else chosen.may_edit or None
+        return Used(chosen.name, options.model, options.mode, options.arguments, allows)
+
+    async def _stored(self, tool: str, session_id: str) -> Tool:
+        record = await self._sessions.read(session_id)
+        return stored(tool, record.working_directory, self._project.root, self._environment.get("PATH"))
 
     async def is_installed(self, tool: str) -> bool:
         """Tell whether a tool's program is found here; runs need it where their worker is."""
@@ -84,14 +108,3 @@ class AsyncTools:
             log = f"{when}\n" + "".join(finding.log for finding in findings)
             folder.replace(f"tool-check-{stamp}-{new_suffix()}.log", log.encode("utf-8", "replace"))
         return rows
-
-
-def check_no_secret(command: str) -> None:
-    """Refuse a command line that carries a password or key: it would be stored, archived and shown."""
-    from maestro_state.logs import redact_text
-
-    if redact_text(command) != command:
-        raise InvalidValue(
-            "the command line holds what looks like a secret, and would be stored",
-            hint="put it into an environment variable and pass that with: maestro run --env NAME",
-        )

@@ -72,6 +72,7 @@ def fork_fields(
         "filling": "1",  # until it is complete, nobody is told of it
         "notes": session.notes,
         "tool_active": session.tool_active,
+        "tool_options": msgspec.json.encode(session.tool_options).decode() if session.tool_options else None,
         "task_id": session.task_id,
         "working_directory": working_directory,
         "project": project,

@@ -90,14 +90,17 @@ class Sessions:
         self._project.check_index()
         directory = working_directory or str(self._project.root)
         ops.check_directory(directory)
+        options: str | None = None
         if tool is not None:
-            from maestro_state.catalog import stored
+            from maestro_state.catalog import options_of, stored
 
-            tool = stored(tool, directory, self._project.root).name
+            chosen = stored(tool, directory, self._project.root)
+            tool, options = chosen.name, options_of(chosen)
         fields = {
             "working_directory": directory,
             "notes": note,
             "tool_active": tool,
+            "tool_options": options,
             "task_id": task_id,
             "project": self._project.path,
         }
@@ -327,9 +330,11 @@ class Sessions:
         summary = source.summary()
         folder = here if source.archived else origin.working_directory or here
         fields = fork_fields(origin, here, folder, summary.id if summary else None)
-        if source.archived and fields["tool_active"] not in tool_names():
-            # An archive may come from a stranger's repository: it must not choose a program.
-            fields["tool_active"] = None
+        if source.archived:
+            # An archive may come from a stranger's repository: it must not choose a program, nor what one may do.
+            fields["tool_options"] = None
+            if fields["tool_active"] not in tool_names():
+                fields["tool_active"] = None
         session_id = self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
         fill_from(self._server, session_id, source)
         session = self.read(session_id)

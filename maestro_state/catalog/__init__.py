@@ -1,7 +1,7 @@
 """The AI tools Maestro knows, as data, and how to read what they print.
 
     tool = resolve("claude")                  # or a whole command line: resolve("sort -u")
-    tool.argv()                               # what to execute; the prompt goes to its stdin
+    tool.argv(options)                        # what to execute; the prompt goes to its stdin
     tool.environment(os.environ, passed=())   # what it may see of the environment
     parser = tool.parser()                    # parser.feed(stdout bytes) → texts, parser.end(exit code) → Outcome
 
@@ -10,7 +10,13 @@ Starts no program itself. Importing this costs almost nothing: data and parsers 
 
 from __future__ import annotations
 
+from maestro_state.catalog.conversations import check_continues
+from maestro_state.catalog.options import MODES, Mode, check_no_secret, check_options, combined, options_of
 from maestro_state.catalog.outcome import Outcome, Parser, delta
 from maestro_state.catalog.tool import Tool, check_command, names, resolve, stored
 
-__all__ = ["Outcome", "Parser", "Tool", "check_command", "delta", "names", "resolve", "stored"]
+__all__ = [
+    "MODES", "Mode", "Outcome", "Parser", "Tool", "check_command", "check_continues", "check_no_secret",
+    "check_options", "combined", "delta", "names",
+    "options_of", "resolve", "stored",
+]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -36,16 +36,26 @@ class Parser(Protocol):
         """Judge the whole call; `exit_code` is None when the tool was killed, `stderr` is its tail."""
 
 
-def delta(usage: Usage, cumulative: Collection[str], earlier: Iterable[Usage]) -> Usage:
+def delta(usage: Usage, cumulative: Collection[str], earlier: Iterable[Usage], before: Usage | None = None) -> Usage:
     """Return this call's share of counters that a tool keeps over its whole session.
 
-    `earlier` are the shares recorded before (of any tool session): their sum is where the counters stood.
+    `earlier` are the calls recorded before (of any tool session), `before` the one this call went on from: a session
+    that was forked off has taken the counters over.
     """
-    before = [one for one in earlier if one.tool_session and one.tool_session == usage.tool_session]
-    changes: dict[str, float] = {}
-    for name in cumulative:
-        if (now := getattr(usage, name)) is not None:
-            # A counter that went back was started anew: then all of it is this call's.
-            stood = sum(getattr(one, name) or 0 for one in before)
-            changes[name] = now - stood if now >= stood else now
-    return msgspec.structs.replace(usage, **changes) if changes else usage
+    counters = {name: value for name in cumulative if (value := getattr(usage, name)) is not None}
+    if not counters:
+        return usage
+    same = [one for one in earlier if one.tool_session and one.tool_session == usage.tool_session]
+    stood = _stood(same, cumulative) if same or before is None else _stood([before], cumulative)
+    # A counter that went back was started anew: then all of it is this call's.
+    shares = {name: now - stood[name] if now >= stood[name] else now for name, now in counters.items()}
+    return msgspec.structs.replace(usage, counters=counters, **shares)
+
+
+def _stood(calls: Sequence[Usage], names: Collection[str]) -> dict[str, float]:
+    """Return where counters stood after these calls; those that did not say it are added up."""
+    stood: dict[str, float] = {}
+    for name in names:
+        said = [one.counters[name] for one in calls if one.counters and name in one.counters]
+        stood[name] = max(said) if said else sum(getattr(one, name) or 0 for one in calls)
+    return stood

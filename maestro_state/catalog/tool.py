@@ -6,14 +6,16 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 
 import msgspec
 
+from maestro_state.catalog.options import Mode
 from maestro_state.catalog.outcome import Parser
+from maestro_state.contents import ToolOptions
 from maestro_state.errors import InvalidValue, ToolNotFound
 
 #: Longest command line that is taken as a tool, in characters.
@@ -30,11 +32,19 @@ BASE_ENVIRONMENT = (
 #: Stands in a tool's words for the interpreter that runs Maestro.
 PYTHON = "{python}"
 
+#: Stands in a tool's words for the id of a conversation of its own.
+CONVERSATION = "{conversation}"
+
+
+_NO_OPTIONS = ToolOptions()
+
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of the catalogue, or a command line of the user's."""
 
     name: str  #: as it is selected and recorded
+    entry: str = ""  #: the entry of the catalogue it is; empty: a command line of the user's
+    arguments: tuple[str, ...] = ()  #: what a command line said after the program
     words: tuple[str, ...]  #: what is executed, unattended; the prompt goes to its stdin
     last_words: tuple[str, ...] = ()  #: what must stay behind extra words
     version: tuple[str, ...] = ()  #: asks for its version; empty: nothing to ask
@@ -44,15 +54,24 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     cumulative: frozenset[str] = frozenset()  #: counters of Usage that run over the tool's whole session
     exit_codes: tuple[tuple[int, str], ...] = ()  #: what its own exit codes mean
     about: str = ""
+    model_flag: str = ""  #: what comes before a model's name; empty: it cannot be told
+    modes: dict[str, Mode] = {}  #: how Maestro's modes are said, and what each allows
+    may_edit: str = ""  #: what it changes without being told a mode; empty: nothing
+    resume: tuple[str, ...] = ()  #: goes on with a conversation, whose id stands for CONVERSATION
+    own_flags: frozenset[str] = frozenset()  #: what Maestro has to say itself, for its reader to understand the stream
 
     @property
     def is_plain(self) -> bool:
         """Tell whether its stdout is the output itself, byte for byte."""
         return self.stream in ("plain", "llm")
 
-    def argv(self, extra: Sequence[str] = ()) -> list[str]:
-        """Return what to execute."""
-        return _with_python([*self.words, *extra, *self.last_words])
+    def argv(self, options: ToolOptions = _NO_OPTIONS, conversation: str | None = None) -> list[str]:
+        """Return what to execute; with the id of a conversation it goes on with that."""
+        asked = [self.model_flag, options.model] if options.model else []
+        if options.mode:
+            asked += self.modes[options.mode].words
+        resume = [conversation if word == CONVERSATION else word for word in self.resume] if conversation else []
+        return _with_python([*self.words, *asked, *self.arguments, *options.arguments, *resume, *self.last_words])
 
     def version_argv(self) -> list[str]:
         """Return what to execute to learn its version."""
@@ -80,7 +99,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     def parser(self) -> Parser:
         """Return a new reader of one call's stdout."""
         module = import_module(f"maestro_state.catalog.streams.{self.stream}")
-        parser: Parser = module.Stream(self.name.split()[0], dict(self.exit_codes))
+        parser: Parser = module.Stream(self.entry or self.name.split()[0], dict(self.exit_codes))
         return parser
 
 
@@ -92,7 +111,13 @@ def _with_python(words: Iterable[str]) -> list[str]:
 def _catalogue() -> dict[str, Tool]:
     from maestro_state.catalog.tools import TOOLS
 
-    return {tool.name: tool for tool in TOOLS}
+    return {tool.name: msgspec.structs.replace(tool, entry=tool.name) for tool in TOOLS}
+
+
+def _program(name: str) -> Tool | None:
+    """Return the tool whose program has this name; the built-in one is none: `echo hello` is what it says."""
+    tool = _catalogue().get(name)
+    return tool if tool and tool.words[0] == tool.name else None
 
 
 def names() -> list[str]:
@@ -116,13 +141,16 @@ def check_command(text: str) -> tuple[str, ...]:
 def resolve(name_or_command: str, path: str | None = None, *, folder: str | None = None) -> Tool:
     """Return the tool a name of the catalogue or a command line means; raise ToolNotFound for anything else.
 
+    A command line whose program is a tool of the catalogue is that tool with those arguments.
     A command line's program must be there; a tool of the catalogue need not be: whether it is shows when it is called.
     A program named by a relative path counts from `folder`, where the tool will work; by default from the current one.
     """
     if tool := _catalogue().get(name_or_command.strip()):
         return tool
     words = check_command(name_or_command)
-    is_elsewhere = False
+    if tool := _program(words[0]):
+        return msgspec.structs.replace(tool, arguments=_said_besides(tool, words[1:]))
+    typed, is_elsewhere = words[0], False
     if folder and _is_relative(words[0]):
         is_elsewhere = not os.path.isdir(folder)
         place = os.path.join(folder, words[0])
@@ -131,7 +159,22 @@ def resolve(name_or_command: str, path: str | None = None, *, folder: str | None
     # Of a folder that only the worker has, only the worker can tell.
     if not is_elsewhere and shutil.which(words[0], path=path) is None:
         raise ToolNotFound(words[0])
+    if known := _program(os.path.basename(words[0])):
+        return _at(known, words, shlex.quote(typed))
     return Tool(name=name_or_command.strip(), words=words, about="a command line")
+
+
+def _at(known: Tool, words: tuple[str, ...], name: str) -> Tool:
+    """Return a tool of the catalogue whose program somebody named by its path."""
+    return msgspec.structs.replace(
+        known, name=name, words=(words[0], *known.words[1:]), version=(), arguments=_said_besides(known, words[1:])
+    )
+
+
+def _said_besides(tool: Tool, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a command line says that the catalogue does not say already, as its subcommand."""
+    own = [word for word in tool.words[1:] if not word.startswith("-")][:1]
+    return arguments[1:] if own and arguments[:1] == tuple(own) and tool.words[1] == own[0] else arguments
 
 
 def stored(name_or_command: str, working_directory: str, checkout: os.PathLike[str], path: str | None = None) -> Tool:

@@ -1,13 +1,21 @@
 """The catalogue itself: data only. Exact unattended command lines, each taking the prompt on stdin.
 
-No flag here widens what a tool may do: its own configuration decides that, as it does when a person calls it.
+Only a mode that somebody asked for widens what a tool may do; without one its own configuration decides that, as it
+does when a person calls it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from maestro_state.catalog.tool import PYTHON, Tool
+from maestro_state.catalog.options import Mode
+from maestro_state.catalog.tool import CONVERSATION, PYTHON, Tool
+
+_LOOKS = "read files and plan; it changes nothing"
+_EDITS = "change files in the working directory without asking; other commands are refused"
+_ANYTHING = "change any file and run any command as you, without asking"
+
+_OPENCODE_EDITS = "change files and run commands in the working directory, except where its own settings ask first"
 
 _MODEL_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
 
@@ -34,6 +42,14 @@ TOOLS = (
         # `usage` is of this call; the cost runs on over a resumed session.
         cumulative=frozenset({"cost"}),
         about="Claude Code",
+        model_flag="--model",
+        modes={
+            "read": Mode(("--permission-mode", "plan"), _LOOKS),
+            "edit": Mode(("--permission-mode", "acceptEdits"), _EDITS),
+            "full": Mode(("--permission-mode", "bypassPermissions"), _ANYTHING),
+        },
+        resume=("--resume", CONVERSATION),
+        own_flags=frozenset({"--output-format", "--input-format"}),
     ),
     Tool(
         name="codex",
@@ -45,6 +61,17 @@ TOOLS = (
         ends_with="a turn.completed event",
         cumulative=frozenset({"tokens_input", "tokens_output"}),
         about="Codex CLI",
+        model_flag="-m",
+        modes={
+            "read": Mode(("-s", "read-only"), "read files and run commands that change nothing"),
+            "edit": Mode(
+                ("-s", "workspace-write"),
+                "change files and run commands in the working directory without asking, in its sandbox",
+            ),
+            "full": Mode(("--dangerously-bypass-approvals-and-sandbox",), _ANYTHING),
+        },
+        # Its options must stand before the word.
+        resume=("resume", CONVERSATION),
     ),
     Tool(
         name="gemini",
@@ -55,6 +82,14 @@ TOOLS = (
         ends_with="a result event with status success",
         exit_codes=(*_GEMINI_EXITS, (55, "it does not trust this folder: start gemini here once and say so")),
         about="Gemini CLI",
+        model_flag="-m",
+        modes={
+            "read": Mode(("--approval-mode", "plan"), _LOOKS),
+            "edit": Mode(("--approval-mode", "auto_edit"), _EDITS),
+            "full": Mode(("--approval-mode", "yolo"), _ANYTHING),
+        },
+        resume=("--resume", CONVERSATION),
+        own_flags=frozenset({"-o", "--output-format"}),
     ),
     Tool(
         name="qwen",
@@ -66,6 +101,14 @@ TOOLS = (
         cumulative=frozenset({"tokens_input", "tokens_output"}),
         exit_codes=(*_GEMINI_EXITS, (55, "its budget is used up")),
         about="Qwen Code",
+        model_flag="-m",
+        modes={
+            "read": Mode(("--approval-mode", "plan"), _LOOKS),
+            "edit": Mode(("--approval-mode", "auto-edit"), _EDITS),
+            "full": Mode(("--approval-mode", "yolo"), _ANYTHING),
+        },
+        resume=("--resume", CONVERSATION),
+        own_flags=frozenset({"-o", "--output-format", "--input-format"}),
     ),
     Tool(
         name="opencode",
@@ -75,6 +118,15 @@ TOOLS = (
         stream="opencode",
         ends_with="a last step_finish event, and no error event",
         about="opencode",
+        model_flag="-m",
+        modes={
+            "read": Mode(("--agent", "plan"), _LOOKS),
+            "edit": Mode((), _OPENCODE_EDITS),
+            "full": Mode(("--auto",), _ANYTHING),
+        },
+        may_edit=_OPENCODE_EDITS,
+        resume=("-s", CONVERSATION),
+        own_flags=frozenset({"--format"}),
     ),
     Tool(
         name="llm",
@@ -83,6 +135,10 @@ TOOLS = (
         sees=("LLM_*", *_MODEL_KEYS),
         stream="llm",
         about="LLM, any model it has a plugin for",
+        model_flag="-m",
+        # It has no tools unless its user gives it some.
+        modes={"read": Mode((), "answer; it has no tools")},
+        resume=("--cid", CONVERSATION),
     ),
     Tool(
         name="echo",

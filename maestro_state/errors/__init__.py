@@ -8,7 +8,7 @@ MaestroError                    code · hint · exit_code
 │     RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
 ├─ Refused               4      not in this state, or somebody else was first
 │     InvalidTransition · SessionExpired · SessionExists · Conflict · ContextChanged · RunIsOver · RunsOpen · LostClaim
-│     · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
+│     · NoConversation · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │     ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
@@ -42,6 +42,7 @@ from maestro_state.errors.runs import (
     ContextChanged,
     ItemNotFound,
     LostClaim,
+    NoConversation,
     NoTool,
     OutputLost,
     PathNotFound,
@@ -98,6 +99,7 @@ __all__ = [
     "LostClaim",
     "MaestroError",
     "NoActiveSession",
+    "NoConversation",
     "NoOpenDiscussion",
     "NoTool",
     "NoWorker",

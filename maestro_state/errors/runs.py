@@ -85,6 +85,12 @@ class RemovedByCleanup(NotFound):
         self.removed_at = removed_at
 
 
+class NoConversation(Refused):
+    """There is no conversation to go on with."""
+
+    code = "no_conversation"
+
+
 class RunIsOver(Refused):
     """The run has ended already."""
 

@@ -1,7 +1,7 @@
 --[[
-set_tool: choose the tool that runs of this session use.
+set_tool: choose the tool that runs of this session use, and their defaults; none are an empty text.
 KEYS     session: session events
-ARGV     command_id now_ms grace_ms user tool
+ARGV     command_id now_ms grace_ms user tool options
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
 INCLUDES summary lane repeated admit emit renew settle
 ]]
@@ -9,4 +9,4 @@ local admitted, answer = admit(command_id)
 if answer then return answer end
 emit(admitted, events, {'type', 'tool.selected', 'tool', tool})
 admitted.touched_at = 0  -- the index shows the tool
-return settle(admitted, {'OK', admitted.last_id}, {events}, {'tool_active', tool})
+return settle(admitted, {'OK', admitted.last_id}, {events}, {'tool_active', tool, 'tool_options', options})

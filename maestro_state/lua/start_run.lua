@@ -2,7 +2,7 @@
 start_run: number a run and freeze what it is sent -> executando; a dry one is only recorded. CHANGED: the context is
 no longer the one the caller saw (every change of it adds a field to items).
 KEYS     session: session events items blobs runs
-ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries
+ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told
 RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED
 INCLUDES summary lane repeated admit emit renew settle
 ]]
@@ -16,13 +16,15 @@ redis.call('HSETNX', blobs, digest, prompt)
 -- The number is known only here: it is put in front of the fields that the caller wrote.
 redis.call('HSET', runs, run, '{"id":"' .. run .. '",' .. run_rest, run .. ':sent', sent, run .. ':status', status)
 local changes = {'run_seq', seq}
+if edits_told ~= '' and target ~= '' then changes[3], changes[4] = 'edits_told', edits_told end
 if target == '' then
   emit(admitted, events, {'type', 'run.previewed', 'run', run, 'tool', tool})
 else
   emit(admitted, events, {'type', 'run.started', 'run', run, 'tool', tool})
   if tonumber(retries) > 0 then redis.call('HSET', runs, run .. ':retries', retries) end
-  changes[3], changes[4] = 'state', target
-  changes[5], changes[6] = 'open_runs', found[2] and (found[2] .. ' ' .. run) or run
+  for _, change in ipairs({'state', target, 'open_runs', found[2] and (found[2] .. ' ' .. run) or run}) do
+    changes[#changes + 1] = change
+  end
 end
 admitted.touched_at = 0  -- a change of state is always indexed
 return settle(admitted, {'OK', run}, {}, changes)

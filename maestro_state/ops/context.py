@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run, Snapshot
+from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run, Snapshot, ToolOptions
 from maestro_state.errors import ContentTooLarge, InvalidValue, Refused, RunNotFound, WorkFailed
 from maestro_state.ops.replies import accept
 from maestro_state.ops.terms import Stamp, Terms
@@ -315,8 +315,9 @@ def remove_context(
                 lambda reply: accept(reply, session_id, "removing context"))  # fmt: skip
 
 
-def set_tool(terms: Terms, stamp: Stamp, session_id: str, tool: str) -> Call:
-    """Choose the tool of a session."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, tool)
+def set_tool(terms: Terms, stamp: Stamp, session_id: str, tool: str, options: ToolOptions) -> Call:
+    """Choose the tool of a session, and the defaults of its runs."""
+    stored = msgspec.json.encode(options) if options != ToolOptions() else b""
+    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, tool, stored)
     return Call(load("set_tool"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "choosing a tool"))  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.contents import ContextItem, Flags, Run, SentItem
+from maestro_state.contents import ContextItem, Flags, Run, SentItem, ToolOptions
 from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
 from maestro_state.ops.contents import run_of
 from maestro_state.ops.replies import accept, text
@@ -39,6 +39,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     cookie: str | None = None
     env: tuple[str, ...] = ()
+    options: ToolOptions = ToolOptions()
+    continues: str | None = None
+    seen: tuple[str, ...] = ()  #: digests of what the conversation it goes on with was sent before
+    edits_told: str | None = None  #: what tools may change, with what the asking person was told now
 
 
 def check_run_id(run_id: str) -> str:
@@ -101,11 +105,16 @@ def start_run(
         timeout_s=request.timeout_s,
         retries=request.retries,
         env=list(request.env),
+        model=request.options.model,
+        mode=request.options.mode,
+        arguments=request.options.arguments,
+        continues=request.continues,
+        seen=list(request.seen),
     )
     rest = msgspec.json.encode(run).removeprefix(b'{"id":"",')
     target = "" if request.dry else str(SessionState.RUNNING)
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool, rest,
-            msgspec.json.encode(sent), digest, prompt, request.retries)  # fmt: skip
+            msgspec.json.encode(sent), digest, prompt, request.retries, request.edits_told or "")  # fmt: skip
 
     def read(reply: list[Any]) -> Any:
         if text(reply[0]) == "CHANGED":
@@ -160,7 +169,7 @@ def cancel_run(terms: Terms, stamp: Stamp, session_id: str, run_id: str) -> Call
 
 def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
     """Read one run."""
-    names = [run_id, *(f"{run_id}:{name}" for name in ("status", "started_at", "end", "usage"))]
+    names = _fields(run_id)
 
     def read(reply: list[bytes | None]) -> Run:
         stored = {name: value for name, value in zip(names, reply, strict=True) if value is not None}
@@ -169,6 +178,33 @@ def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
         return run_of(stored, run_id)
 
     return Query(("HMGET", terms.keys.of_session(session_id, "runs"), *names), read)
+
+
+def read_some(terms: Terms, session_id: str, first: int, last: int) -> Query:
+    """Read the runs between two numbers, both included, oldest first."""
+    ids = [f"{number:04d}" for number in range(first, last + 1)]
+    names = [name for run_id in ids for name in _fields(run_id)]
+
+    def read(reply: list[bytes | None]) -> list[Run]:
+        stored = {name: value for name, value in zip(names, reply, strict=True) if value is not None}
+        return [run_of(stored, run_id) for run_id in ids if run_id in stored]
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "runs"), *names), read)
+
+
+def _fields(run_id: str) -> list[str]:
+    return [run_id, *(f"{run_id}:{name}" for name in ("status", "started_at", "end", "usage"))]
+
+
+def conversation_of(before: Run | None) -> str | None:
+    """Return the tool's own id of the conversation a run had."""
+    return before.usage.tool_session if before and before.usage else None
+
+
+def seen_after(before: Run) -> tuple[str, ...]:
+    """Return the digests of what a conversation was sent up to a run; one that failed may not have got it."""
+    sent = [one["digest"] for one in before.context_version] if before.status == "success" else []
+    return tuple(dict.fromkeys([*before.seen, *sent]))
 
 
 def read_open(terms: Terms, session_id: str) -> Query:

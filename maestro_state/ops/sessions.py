@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
+from maestro_state.contents import ToolOptions
 from maestro_state.errors import InvalidValue, RunsOpen, SessionNotFound
 from maestro_state.models import SETTABLE, Counters, Field, Session, Stats
 from maestro_state.names import slug_of
@@ -20,7 +21,7 @@ from maestro_state.states import SessionState, liveness
 RECORD = (
     "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at", "abort_reason",
     "run_seq", "ctx_seq", "runs_success", "runs_error", "notes", "task_id", "context_summary", "project_context",
-    "working_directory", "preferences", "forked_from",
+    "working_directory", "preferences", "forked_from", "tool_options", "edits_told",
 )  # fmt: skip
 
 
@@ -96,6 +97,11 @@ def check_directory(path: str) -> None:
         raise InvalidValue("working_directory must be an absolute path", hint=hint)
 
 
+def tool_options(stored: bytes | None) -> ToolOptions | None:
+    """Return the defaults of a session's tool, None when it has none."""
+    return msgspec.json.decode(stored, type=ToolOptions) if stored else None
+
+
 def get_field(terms: Terms, session_id: str, field: str) -> Query:
     """Read a settable field with its revision."""
     if field not in SETTABLE:
@@ -137,6 +143,8 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
         slug=slug_of(session_id),
         state=state,
         tool_active=words("tool_active"),
+        tool_options=tool_options(stored.get("tool_options")),
+        edits_told=words("edits_told"),
         created_at=iso(number("created_at")),
         updated_at=iso(last_activity),
         finalized_at=frozen_at if state == SessionState.FINALIZED else None,

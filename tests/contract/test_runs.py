@@ -79,8 +79,8 @@ async def test_a_context_that_changes_meanwhile_is_read_again(backend: Backend, 
         session = await maestro.sessions.start("runs", tool="echo")
         seen, calls = maestro.runs._seen, []
 
-        async def late(session_id: str):
-            found = await seen(session_id)
+        async def late(session_id: str, *sent_before: object):
+            found = await seen(session_id, *sent_before)
             if not calls:
                 put_item(backend, session.id, 1, b"late")
             calls.append(found)

@@ -156,7 +156,7 @@ def test_use_records_the_tool_and_refuses_secrets(real: Backend):
     with real.open() as maestro:
         maestro.sessions.start("use", tool="echo")
         assert maestro.sessions.read().tool_active == "echo"
-        assert maestro.tools.use(" sort -u ") == "sort -u"
+        assert maestro.tools.use(" sort -u ").tool_active == "sort -u"
         assert maestro.sessions.read().tool_active == "sort -u"
         with pytest.raises(InvalidValue, match="secret"):
             maestro.tools.use("sort --api-key=sk-123456789")

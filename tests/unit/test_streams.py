@@ -218,5 +218,9 @@ def test_cumulative_counters_become_shares():
     assert [share.tokens_output for share in shares] == [60, 60, 30, None]
     assert delta(Usage(cost=0.3, tokens_input=5, tool_session="c"), resolve("claude").cumulative, [
         Usage(cost=0.1, tokens_input=5, tool_session="c")
-    ]) == Usage(cost=pytest.approx(0.2), tokens_input=5, tool_session="c")  # fmt: skip
-    assert delta(Usage(tokens_input=7), cumulative, shares) == Usage(tokens_input=7)
+    ]) == Usage(cost=pytest.approx(0.2), tokens_input=5, tool_session="c", counters={"cost": 0.3})  # fmt: skip
+    assert delta(Usage(tokens_input=7), cumulative, shares) == Usage(tokens_input=7, counters={"tokens_input": 7})
+    # a fork has another id and takes the counters over; what it went on from says where they stood
+    fork = Usage(cost=0.5, tool_session="f")
+    assert delta(fork, {"cost"}, [], Usage(cost=0.1, tool_session="c", counters={"cost": 0.25})).cost == 0.25
+    assert delta(fork, {"cost"}, []).cost == 0.5
