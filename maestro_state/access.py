@@ -2,8 +2,13 @@
 
 Three roles with the least they need. A terminal and a worker reach the keys of one namespace only, so one namespace per
 group of people that must not see each other is the unit of isolation; inside a namespace everybody may see and change
-everything, and names (`user_id`) say who did something, not who may. Key names cannot be listed by terminals: a
-server does not hold SCAN to the patterns. Passwords go in as digests only.
+everything, and names (`user_id`) say who did something, not who may. Commands are named one by one: what no script and
+no part of RQ uses is not allowed. Key names cannot be listed by terminals: a server does not hold SCAN to the patterns.
+Passwords go in as digests only.
+
+What one server cannot keep apart: its memory and its time. Who may write can fill the memory with honest data, and
+who may run scripts can run one that never ends (an admin ends it with SCRIPT KILL). Groups that do not trust each other
+that far need a server each.
 """
 
 from __future__ import annotations
@@ -19,14 +24,28 @@ from maestro_state.keys import Keyspace
 #: Digests are fast to try: a password must be too long to guess.
 PASSWORD_MIN = 16
 
-#: What nobody but an admin gets, whatever category it is in: looking past the key patterns, scripts of others.
-_NOT = ("-@dangerous", "-@admin", "-@scripting", "-scan", "-randomkey", "-dbsize")
-#: Scripts by body and digest; confirmations by replicas; what doctor reads; the layout of a cluster.
-_ALSO = ("+eval", "+evalsha", "+wait", "+time", "+info", "+command", "+cluster|slots", "+cluster|shards",
-         "+cluster|nodes", "+cluster|info", "+cluster|myid")  # fmt: skip
-_DATA = ("-@all", "+@read", "+@write", "+@connection", *_NOT, *_ALSO)
-#: RQ's workers use transactions; the sweeper looks through the keys for sessions the index has lost.
-_WORK = ("+@transaction", "+scan")
+#: What scripts and rooms use, by the type of key.
+DATA = (
+    "exists", "del", "unlink", "expire", "pexpire", "pexpireat", "ttl", "pttl", "type", "get", "set",
+    "hget", "hmget", "hgetall", "hvals", "hkeys", "hlen", "hstrlen", "hexists", "hset", "hsetnx", "hincrby", "hdel",
+    "lpos", "llen", "lindex", "lrange", "lrem", "lpop", "blpop", "rpush",
+    "sadd", "srem", "scard", "sismember", "smembers",
+    "xadd", "xdel", "xlen", "xrange", "xrevrange", "xread",
+    "zadd", "zrem", "zremrangebyscore", "zcard", "zscore", "zmscore", "zrange", "zrangebyscore", "zrevrange",
+)  # fmt: skip
+#: What a connection begins with; confirmations by replicas; what doctor reads; the layout of a cluster.
+_CONNECTION = (
+    "auth", "hello", "ping", "quit", "select", "readonly", "asking", "client|setname", "client|setinfo", "client|id",
+    "wait", "time", "info", "command", "cluster|slots", "cluster|shards", "cluster|nodes", "cluster|info",
+    "cluster|myid",
+)  # fmt: skip
+#: Scripts by body and digest: every change of a state is one.
+_SCRIPTS = ("eval", "evalsha")
+#: What RQ's workers use beside it; the sweeper looks through the keys for sessions the index has lost.
+_WORK = (
+    "multi", "exec", "discard", "watch", "unwatch", "lmove", "blmove", "rename", "persist", "hincrbyfloat",
+    "zremrangebyrank", "scan", "script|load",
+)  # fmt: skip
 
 #: Nobody can be this user: it is off and has no password. It keeps its rights because Redis 7.0 reads its own file back
 #: as this user, and without them silently drops what scripts wrote.
@@ -61,11 +80,15 @@ def _rights(keys: Keyspace, account: Account) -> tuple[str, ...]:
     own = [f"~{pattern}" for pattern in keys.patterns()]
     if account.role == "worker":
         queue = [f"~{pattern}" for pattern in keys.working_patterns()]
-        return (*own, *queue, "resetchannels", *_DATA, *_WORK)
+        return (*own, *queue, "resetchannels", *_allowed(DATA, _CONNECTION, _SCRIPTS, _WORK))
     queue = [f"~{pattern}" for pattern in keys.queue_patterns()]
     # A terminal puts jobs into the queue and sees which workers live; it cannot pose as one.
     seen = [f"%R~{pattern}" for pattern in keys.worker_patterns()]
-    return (*own, *queue, *seen, "resetchannels", *_DATA)
+    return (*own, *queue, *seen, "resetchannels", *_allowed(DATA, _CONNECTION, _SCRIPTS))
+
+
+def _allowed(*groups: Iterable[str]) -> tuple[str, ...]:
+    return ("-@all", *(f"+{command}" for group in groups for command in group))
 
 
 def _digest(account: Account) -> str:

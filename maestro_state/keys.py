@@ -64,7 +64,6 @@ LEASE_KEYS = (
 QUEUE_KEYS = (
     Key("job", "rq:job:<id>", "hash", "a job: what is to be done, and names, nothing else", "enqueue_job"),
     Key("queue", "rq:queue:<namespace>", "list", "ids of jobs that wait for a worker", "enqueue_job"),
-    Key("queues", "rq:queues", "set", "the queues there are", "enqueue_job"),
 )
 
 #: Keys of one discussion while it is open, and until its life ends; they live and expire together like a session's.
@@ -123,6 +122,10 @@ NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.it
 FOLLOWED = ("events", "messages", "outputs")
 
 
+#: Job ids have letters, digits, `_` and `-`; a `_` follows the namespace, so it has none itself.
+_IN_JOB_IDS = str.maketrans({"-": "--", "_": "-u", ".": "-d"})
+
+
 class Keyspace:
     """Spell the keys of one namespace."""
 
@@ -140,22 +143,27 @@ class Keyspace:
         """Return what matches every key of this namespace and no other's, as a server's access list writes it."""
         return (f"{self.namespace}:*",)
 
+    @property
+    def job_prefix(self) -> str:
+        """Return what ids of this namespace's jobs begin with: in RQ's letters, and with no other namespace's."""
+        return self.namespace.translate(_IN_JOB_IDS)
+
     def queue_patterns(self) -> tuple[str, ...]:
         """Return what matches the keys of RQ's that a run's job is put into."""
-        jobs = self.namespace.replace(".", "-")
-        return (f"rq:job:{jobs}_*", f"rq:queue:{self.namespace}", "rq:queues")
+        return (f"rq:job:{self.job_prefix}_*", f"rq:queue:{self.namespace}")
 
     def worker_patterns(self) -> tuple[str, ...]:
         """Return what matches the keys of RQ's that say which workers listen."""
-        return (f"rq:workers:{self.namespace}", f"rq:worker:{self.namespace}-*")
+        return (f"rq:workers:{self.namespace}", f"rq:worker:{self.namespace}@*")
 
     def working_patterns(self) -> tuple[str, ...]:
-        """Return what matches the keys of RQ's that a worker of this namespace uses, and what all workers share."""
-        jobs = self.namespace.replace(".", "-")
+        """Return what matches the keys of RQ's that a worker of this namespace uses; none is shared with another."""
+        jobs = self.job_prefix
         # The second one is where RQ looks for what a job depends on.
         of_jobs = (f"rq:{name}:{jobs}_*" for name in ("job", "job:", "results", "execution", "executions"))
         lists = (
             "queue",
+            "queues",
             "workers",
             "wip",
             "finished",
@@ -166,9 +174,7 @@ class Keyspace:
             "clean_registries",
         )
         own = (f"rq:{name}:{self.namespace}" for name in lists)
-        # RQ keeps names of queues, workers and groups in sets for all of them, and asks there whether it is suspended.
-        shared = ("rq:queues", "rq:workers", "rq:groups", "rq:suspended")
-        return (*of_jobs, *own, f"rq:queue:{self.namespace}:*", f"rq:worker:{self.namespace}-*", *shared)
+        return (*of_jobs, *own, f"rq:queue:{self.namespace}:*", f"rq:worker:{self.namespace}@*")
 
     def _session(self, session_id: str) -> tuple[str, ...]:
         """Return all keys of a session, in table order."""
@@ -207,7 +213,7 @@ class Keyspace:
 
     def queue(self, job_id: str) -> tuple[str, ...]:
         """Return the keys of RQ's that a job is put into; one queue per namespace."""
-        return (f"rq:job:{job_id}", f"rq:queue:{self.namespace}", "rq:queues")
+        return (f"rq:job:{job_id}", f"rq:queue:{self.namespace}")
 
     @property
     def queue_workers(self) -> str:

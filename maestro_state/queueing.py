@@ -33,7 +33,7 @@ FAILURE_TTL_S = 3600
 
 def job_id_of(terms: Terms, *names: object) -> str:
     """Return the id of a job: letters, digits, `_` and `-` only. The same names are the same job."""
-    return "_".join((terms.keys.namespace.replace(".", "-"), *map(str, names)))
+    return "_".join((terms.keys.job_prefix, *map(str, names)))
 
 
 def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: int) -> Call:

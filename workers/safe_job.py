@@ -66,6 +66,11 @@ def is_wrong_type(error: ResponseError) -> bool:
 class SafeQueue(Queue):
     """A queue whose job ids are looked at before RQ makes anything of them: an odd one would end its worker."""
 
+    @property
+    def redis_queues_keys(self) -> str:  # type: ignore[override]
+        """Return where RQ notes which queues there are: of this namespace only, RQ's own set is everybody's."""
+        return f"rq:queues:{self.name}"
+
     @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
         """Take the next job id; one that is none is said in the log and passed over."""

@@ -31,7 +31,6 @@ from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.timeouts import BaseDeathPenalty
-from rq.worker import SimpleWorker
 
 from maestro_state.connection.queue_client import queue_client, stop_waiting
 from maestro_state.connection.url import Address, parse_url
@@ -41,6 +40,7 @@ from maestro_state.kernel import keep_memory
 from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
 from workers.guard import Guard
+from workers.registries import OwnRegistries
 from workers.run import Workshop
 from workers.safe_job import SafeJob, SafeQueue, is_wrong_type
 from workers.signs import Signs
@@ -78,7 +78,7 @@ class _NoPenalty(BaseDeathPenalty):
         """Do nothing."""
 
 
-class RunWorker(SimpleWorker):
+class RunWorker(OwnRegistries):
     """RQ's worker for runs."""
 
     job_class = SafeJob
@@ -142,13 +142,13 @@ class RunWorker(SimpleWorker):
     def run_maintenance_tasks(self) -> None:
         """Look after the runs of lost workers, and now and then do RQ's own upkeep."""
         self.tend()
-        if self.last_cleaned_at is None or SimpleWorker.should_run_maintenance_tasks.fget(self):
+        if self.last_cleaned_at is None or OwnRegistries.should_run_maintenance_tasks.fget(self):
             self._upkeep()
 
     def _upkeep(self) -> None:
         """Do RQ's own upkeep; what a stranger wrote into its registries must not end every worker in turn."""
         try:
-            super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
+            super().run_maintenance_tasks()
         except (ResponseError, ValueError) as error:
             if isinstance(error, ResponseError) and not is_wrong_type(error):
                 raise
@@ -296,7 +296,7 @@ def work(root: str, *, burst: bool = False, client_name: str | None = None) -> i
     workshop = Workshop(root, state_url, client_name, Guard(alone=True))
     jobs.equip(workshop)
     # RQ names its connection after the worker: the stack's own must be known by it.
-    name = f"{client_name or settings.namespace}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    name = f"{client_name or settings.namespace}@{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     worker = RunWorker(settings.namespace, workshop, address, name=name)
     worker.work(burst=burst, logging_level="WARNING")
     # RQ's worker also comes back from what it did not expect; whoever keeps it running must know the difference.

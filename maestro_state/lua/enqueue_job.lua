@@ -1,6 +1,6 @@
 --[[
 enqueue_job: put a job where RQ's workers look for it, unless it waits there already or was taken just now.
-KEYS     queue: job queue queues
+KEYS     queue: job queue
 ARGV     job_id now_ms patience_ms life_ms fields...
 RETURNS  OK | QUEUED
 INCLUDES -
@@ -17,6 +17,5 @@ if found[1] and tonumber(now_ms) < tonumber(found[2]) + tonumber(patience_ms) th
 redis.call('DEL', job)
 redis.call('HSET', job, unpack(fields))
 redis.call('PEXPIRE', job, life_ms)
-redis.call('SADD', queues, queue)
 redis.call('RPUSH', queue, job_id)
 return {'OK'}

@@ -30,6 +30,8 @@ FORBIDDEN = [
     ("RANDOMKEY",), ("DBSIZE",), ("SAVE",), ("SHUTDOWN",), ("MONITOR",), ("ACL", "LIST"),
     ("ACL", "SETUSER", "eve", "on"), ("CLIENT", "LIST"), ("CLIENT", "KILL", "ID", "1"), ("SCRIPT", "FLUSH"),
     ("FUNCTION", "LIST"), ("FUNCTION", "FLUSH"), ("REPLICAOF", "NO", "ONE"), ("MODULE", "LIST"), ("SLOWLOG", "GET"),
+    ("SETRANGE", "left:x", "536870911", "x"), ("SETBIT", "left:x", "4294967295", "1"), ("APPEND", "left:x", "x"),
+    ("CLIENT", "TRACKING", "ON", "BCAST"), ("CLIENT", "PAUSE", "1000"), ("CLIENT", "NO-EVICT", "ON"),
     ("SWAPDB", "0", "1"), ("MIGRATE", "127.0.0.1", "1", "left:x", "0", "1"), ("CLUSTER", "RESET"), ("LATENCY", "RESET"),
 ]  # fmt: skip
 #: Ways to reach a key of another namespace.
@@ -40,6 +42,8 @@ FOREIGN = [
     ("EVAL", "return redis.call('SET', KEYS[1], '1')", "1", "right:x"),
     ("XREAD", "STREAMS", "right:{some--abcdef}:messages", "0"), ("SORT", "left:a", "BY", "right:*"),
     ("RPUSH", "rq:queue:right", "job"), ("HSET", "rq:job:right_some--abcdef_0001_1", "data", "x"),
+    ("SET", "rq:queues", "x"), ("SADD", "rq:workers", "x"), ("SET", "rq:suspended", "1"), ("SADD", "rq:groups", "x"),
+    ("HSET", "rq:job:left-ux_some--abcdef_0001_1", "data", "x"), ("RPUSH", "rq:queue:left-x", "job"),
     ("PUBLISH", "right", "x"), ("SUBSCRIBE", "right"), ("ZUNIONSTORE", "left:z", "1", "right:{index}:recent"),
 ]  # fmt: skip
 
@@ -117,6 +121,26 @@ def test_terminals_and_workers_can_do_nothing_else(team, name):
         for command in (("CONFIG", "GET", "appendonly"), ("KEYS", "*"), ("SET", "right:x", "1"), ("ACL", "LIST")):
             wire.call(*command)
         wire.call("DEL", "right:x")
+
+
+def test_a_tenant_cannot_stop_another_by_keys_of_the_queue(team, project):
+    """What a tenant may write leaves another's runs alone; control: an admin who writes RQ's shared keys in the old way
+    does not stop them either, because nobody reads those any more.
+    """
+    with closing(connect(team.url("boss"))) as wire:
+        for command in (("SET", "rq:queues", "x"), ("SET", "rq:suspended", "1"), ("SET", "rq:workers", "x")):
+            wire.call(*command)
+        try:
+            env = {"MAESTRO_REDIS_URL": team.url("work"), "MAESTRO_NAMESPACE": "left"}
+            printed(project, "session", "start", "goes on", env=env)
+            asked = maestro_command(project, "run", "--tool", "echo", "--detach", "hello", env=env)
+            assert asked.returncode == 0, asked.stderr
+            worked = maestro_command(project, "worker", "--burst", env=env)
+            assert worked.returncode == 0, worked.stderr
+            (run,) = printed(project, "runs", env=env)["runs"]
+            assert run["status"] == "success"
+        finally:
+            wire.call("DEL", "rq:queues", "rq:suspended", "rq:workers")
 
 
 def test_nobody_gets_in_without_a_password(team, project):

@@ -16,7 +16,7 @@ from tests.programs import running
 
 #: Every command once, in an order in which each can do its work; words in braces are filled in.
 ANAS = [
-    "session start one --tool echo", "session list --mine", "session status", "session switch one",
+    "session start one --tool echo", "session list --mine", "session status", "status", "session switch one",
     "session set preferences {preferences}", "session get preferences", "message add --role user secret", "messages",
     "context add a.txt", "context list", "context show ctx-0001", "context refresh", "use echo", "tool list",
     "tool check echo", "run hello", "runs", "show last", "context use-output last", "context remove ctx-0001",
