@@ -22,6 +22,7 @@ from typing import NoReturn
 from cli import entry
 from cli.main import maestro, run
 from maestro_state.embedded import paths
+from maestro_state.kernel import keep_private
 
 #: Imported before the first command comes: what a command of `entry.READS` would import.
 _NEEDED = ("cli.output", "maestro_state._sync.maestro", "maestro_state._sync.source", "maestro_state.archive.reader",
@@ -152,6 +153,7 @@ def main() -> None:
     """Serve the project named on the command line."""
     parser = argparse.ArgumentParser(prog="cli.resident", description="Run the reading commands of a project.")
     parser.add_argument("--project", required=True, help="root folder of the project")
+    keep_private()  # commands bring the environments of their terminals
     serve(os.path.realpath(parser.parse_args().project))
 
 

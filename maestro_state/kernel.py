@@ -81,10 +81,29 @@ def adopt_orphans() -> bool:
     return call is not None and call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def shut_out() -> bool:
+def keep_private() -> bool:
     """Keep other processes of this user from reading this one's environment, memory and open files.
 
-    Forks are shut too, programs that they become are not. False where there is no such call.
+    The environment it was started with is also wiped where the kernel shows it; `os.environ` and what is started later
+    keep it. Forks are private too, programs that they become are not. False where there is no such call.
     """
     call = _function("prctl")
-    return call is not None and call(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
+    if call is None or call(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        return False
+    _wipe_environment()
+    return True
+
+
+def _wipe_environment() -> None:
+    """Have the environment's variables elsewhere in memory, and nothing where it was when the process began."""
+    import ctypes
+
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            start, end = map(int, file.read().rpartition(b")")[2].split()[47:49])
+    except (OSError, ValueError):
+        return  # no /proc: then nobody can look there either
+    for name, value in os.environb.items():
+        os.environb[name] = value
+    if 0 < start < end:
+        ctypes.memset(start, 0, end - start)

@@ -75,7 +75,8 @@ class Guard:
         """Start a tool with these three streams and return its pid; OSError when it cannot be started."""
         self._see_to_it_that_it_lives()
         self.mark = f"{self._place}.{secrets.token_hex(8)}"
-        variables = {**environment, survivors.MARK: self.mark}
+        variables = {name: value for name, value in environment.items() if not _is_address(name)}
+        variables[survivors.MARK] = self.mark
         request = msgspec.msgpack.encode(
             [[os.fsencode(word) for word in argv], os.fsencode(folder),
              {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}]
@@ -157,6 +158,11 @@ class Guard:
     def _say(self, word: bytes) -> None:
         with suppress(OSError):  # it is gone: the next answer says so
             self._line.sendall(word)
+
+
+def _is_address(name: str) -> bool:
+    """Say whether a variable is the address of one of Maestro's servers, with a password in it: no tool gets that."""
+    return name.startswith("MAESTRO_") and name.endswith("_URL")
 
 
 class _Keeper:

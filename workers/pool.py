@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from maestro_state.kernel import keep_private
 from maestro_state.logs import get_logger
 from workers.leaving import leave_on_signal
 from workers.services import Keeper, ProcessService
@@ -25,6 +26,7 @@ def work_together(root: str, count: int, *, burst: bool = False) -> int:
     """Keep `count` workers until told to leave; with `burst`, until each has found nothing more to do."""
     command = program("workers.worker", root, *(["--burst"] if burst else []))
     workers = [ProcessService(f"worker-{number}", command) for number in range(1, count + 1)]
+    keep_private()
     leaving = leave_on_signal()
     keepers = [Keeper(worker, lambda text: _log.info("pool", said=text)) for worker in workers]
     try:

@@ -164,9 +164,11 @@ def keep_house(
     Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
     """
     from maestro_state import Maestro
+    from maestro_state.kernel import keep_private
     from maestro_state.logs import configure_logs
     from workers.leaving import leave_on_signal
 
+    keep_private()
     leaving = leave_on_signal()
 
     def open_maestro() -> Maestro:

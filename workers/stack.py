@@ -21,6 +21,7 @@ from maestro_state.embedded import is_running, locks, paths
 from maestro_state.embedded.control import sync_data
 from maestro_state.embedded.wire import WireError
 from maestro_state.errors import MaestroError
+from maestro_state.kernel import keep_private
 from maestro_state.settings_cache import load_settings
 from workers.insiders import stack_services
 from workers.services import Keeper
@@ -230,6 +231,7 @@ def supervise(root: Path, *, idle_s: float, services: Sequence[Service] = (), go
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Supervise the project named on the command line."""
+    keep_private()
     parser = argparse.ArgumentParser(prog="workers.stack", description="Look after a project's stack.")
     parser.add_argument("--project", type=Path, required=True, help="root folder of the project")
     root = parser.parse_args(arguments).project.resolve()

@@ -36,7 +36,7 @@ from maestro_state.connection.queue_client import queue_client, stop_waiting
 from maestro_state.connection.url import Address, parse_url
 from maestro_state.embedded.paths import socket_address
 from maestro_state.errors import ConfigError, MaestroError, ServerUnavailable
-from maestro_state.kernel import keep_memory
+from maestro_state.kernel import keep_memory, keep_private
 from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
 from workers.guard import Guard
@@ -290,6 +290,7 @@ def work(root: str, *, burst: bool = False, client_name: str | None = None) -> i
     with Maestro(root) as maestro:
         settings, root = maestro.settings, str(maestro.project.root)
     configure_logs(settings.log_level)
+    keep_private()  # the tools are this user's too, and the address of the server has its password
     keep_memory(KEPT_BYTES)
     state_url, address = addresses(root, settings)
     address = replace(address, client_name=client_name or address.client_name)
