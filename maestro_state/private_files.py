@@ -6,6 +6,7 @@ No knowledge of what is inside the files.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
@@ -21,6 +22,13 @@ MAX_BYTES = 1 << 20
 #: O_NONBLOCK: opening a pipe that somebody put in the file's place must not hang.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+#: What the kernel says when the name is a link, a pipe or a socket, or a folder.
+_OTHER_KINDS = {
+    errno.ELOOP: "it is a link",
+    errno.ENXIO: "it is not a regular file",
+    errno.EISDIR: "it is a folder",
+}
 
 _SHARED_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -100,6 +108,26 @@ def open_private_folder(base: str, *names: str) -> int:
     return folder
 
 
+def open_own_file(folder: int, name: str, flags: int, mode: int = 0o600) -> tuple[int, int]:
+    """Open a regular file of this user's own that has no other name; return its descriptor and its size.
+
+    Never follows a link, never waits for a pipe, and never changes what it refuses: O_TRUNC is not for here. Raises
+    PermissionError with the reason for what is no such file, else OSError.
+    """
+    try:
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _OTHER_KINDS:
+            raise PermissionError(errno.EPERM, _OTHER_KINDS[error.errno]) from error
+        raise
+    status = os.fstat(descriptor)
+    reason = _why_not_own(status)
+    if reason:
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, reason)
+    return descriptor, status.st_size
+
+
 def read_private(folder: int, name: str) -> bytes | None:
     """Read a file only this user can have written; None when there is none. Raises OSError otherwise."""
     try:
@@ -131,6 +159,14 @@ def write_private(folder: int, name: str, content: bytes, *, durable: bool) -> N
         raise
     if durable:
         os.fsync(folder)
+
+
+def _why_not_own(status: os.stat_result) -> str | None:
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a regular file"
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "it has a second name elsewhere" if status.st_nlink > 1 else None
 
 
 def _user_folder(env: Mapping[str, str], variable: str, fallback: str) -> str | None:

@@ -35,10 +35,22 @@ class Health:
     def checks(self) -> list[Check]:
         """Look at everything; never raises for what it finds."""
         found = self._server_checks()
-        return [*found, self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
+        return [*found, *self._log(), self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
 
     def repair(self) -> list[str]:
-        """Set a damaged index.json aside and rebuild it from the live and the archived sessions; say what was done."""
+        """Set a damaged index.json aside and rebuild it from the live and the archived sessions, and have a damaged
+        log of the embedded server start from what is whole; say what was done.
+        """
+        return [*self._repair_log(), *self._repair_index()]
+
+    def _repair_log(self) -> list[str]:
+        if self._settings.redis_url:
+            return []
+        from maestro_state.embedded import repair_log
+
+        return repair_log(self._project.root)
+
+    def _repair_index(self) -> list[str]:
         if self._index_file().status == "ok":
             return []
         from maestro_state.archive.reader import index_rows
@@ -51,6 +63,21 @@ class Health:
         rows += [row for row in index_rows(self._project) if row.id not in live]
         self._project.index_rebuild(rows)
         return [f"sessions/index.json rebuilt with {len(rows)} sessions; the old one is index.json.damaged"]
+
+    def _log(self) -> list[Check]:
+        """Tell of what was cut off the embedded server's log."""
+        if self._settings.redis_url:
+            return []
+        from maestro_state.embedded import cut_off
+
+        try:
+            found = cut_off(self._project.root)
+        except ServerUnavailable as error:
+            return [Check("server log", "fail", str(error), error.hint)]
+        if not found:
+            return []
+        detail = f"{len(found)} damaged ends were set aside, the newest in {found[-1][0]} ({found[-1][1]} bytes)"
+        return [Check("server log", "warn", detail, "keep what you need of it, then remove it")]
 
     def _server_checks(self) -> list[Check]:
         settings = self._settings

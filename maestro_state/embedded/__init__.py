@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maestro_state.embedded.control import Status, is_running, settle, status, stop, vouch_for_data
+    from maestro_state.embedded.control import (
+        Status,
+        cut_off,
+        is_running,
+        repair_log,
+        settle,
+        status,
+        stop,
+        vouch_for_data,
+    )
     from maestro_state.embedded.paths import socket_address, socket_path
     from maestro_state.embedded.server import ensure
     from maestro_state.embedded.supervision import await_supervisor, ensure_supervisor, supervisor_alive
@@ -17,9 +26,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Status",
     "await_supervisor",
+    "cut_off",
     "ensure",
     "ensure_supervisor",
     "is_running",
+    "repair_log",
     "settle",
     "socket_address",
     "socket_path",

@@ -100,6 +100,42 @@ def vouch_for_data(root: Path) -> bool:
     return True
 
 
+def repair_log(root: Path) -> list[str]:
+    """Have a log that stops being whole in its middle start from what is before; say what was done.
+
+    For when somebody asked for it: whole commands after the damage are set aside with it. Nothing while a server runs.
+    """
+    from maestro_state.embedded.server import mend_log
+
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return []
+    try:
+        lock = locks.try_lock(folder, paths.SERVER_LOCK)
+        if lock is None:
+            return []
+        try:
+            done = mend_log(folder, also_in_the_middle=True) if origin.is_made_here(folder) else None
+        finally:
+            os.close(lock)
+    finally:
+        os.close(folder)
+    return [done] if done else []
+
+
+def cut_off(root: Path) -> list[tuple[str, int]]:
+    """List what was cut off the server's log, oldest first: paths below the project and sizes."""
+    from maestro_state.embedded.log_repair import set_aside
+
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return []
+    try:
+        return [(os.path.join(*paths.SERVER_FOLDER, name), size) for name, size in set_aside(folder)]
+    finally:
+        os.close(folder)
+
+
 def stop_server(root: Path, folder: int, deadline: float) -> None:
     """Ask the server to leave and wait until the kernel says it has."""
     before = status(root)

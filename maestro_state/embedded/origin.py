@@ -28,6 +28,11 @@ def check_origin(folder: int) -> None:
     vouch(folder)
 
 
+def is_made_here(folder: int) -> bool:
+    """Tell whether the data in this folder is one's own."""
+    return _read_mark(folder) == _mark_of(folder)
+
+
 def has_data(folder: int) -> bool:
     """Tell whether there is anything a server would start from."""
     if not set(OLD_DATA).isdisjoint(os.listdir(folder)):

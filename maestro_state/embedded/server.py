@@ -31,6 +31,7 @@ SERVER_ARGUMENTS = (
     # Written anew in the middle of a large output it would double the work. The supervisor has it done at 64 MB when
     # nothing else is going on; this is for a server that is never quiet.
     ("auto-aof-rewrite-min-size", "512mb"),
+    ("aof-load-truncated", "no"),  # a cut end is set aside by `log_repair`, not thrown away
     ("save", ""),  # snapshots beside the append-only file would double the disk work
     ("maxmemory-policy", "noeviction"),  # a session is never dropped to make room
     ("loglevel", "notice"),
@@ -83,6 +84,7 @@ def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | Non
     """Come back when the server answers."""
     begun = time.monotonic()
     logged_before = launches = 0
+    is_looked_through = False
     while True:
         answer = ping(paths.socket_address(root))
         if answer is Answer.READY:
@@ -94,6 +96,9 @@ def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | Non
                     # Only now is it certain that nobody is starting one; a server whose lock file was deleted
                     # by hand still answers, and must never get a second one beside it on the same data.
                     if ping(paths.socket_address(root)) is Answer.DOWN:
+                        if launches and not is_looked_through:
+                            is_looked_through = True
+                            mend_log(folder)
                         if launches == MAX_LAUNCHES:
                             raise _failed(folder, logged_before)
                         logged_before = _turn_log(folder)
@@ -106,6 +111,30 @@ def _start_or_wait(root: Path, folder: int, binary: str | os.PathLike[str] | Non
         if waited_s > (LOAD_S if answer is Answer.LOADING else START_S):
             raise _too_late(answer, waited_s)
         time.sleep(0.002 if waited_s < 0.3 else 0.02)
+
+
+def mend_log(folder: int, *, also_in_the_middle: bool = False) -> str | None:
+    """Cut off a damaged end of the log, kept aside; say what was done, None when there was nothing to do.
+
+    Raises ServerUnavailable for damage with whole commands after it, unless these may be set aside too.
+    """
+    from maestro_state.embedded import log_repair
+    from maestro_state.logs import get_logger
+
+    is_listed_anew = log_repair.rebuild_manifest(folder)
+    damage = log_repair.find_damage(folder)
+    if damage is None:
+        return "the list of the server's log files was damaged and is written anew" if is_listed_anew else None
+    if not (damage.is_end or also_in_the_middle):
+        raise ServerUnavailable(
+            f"the server's log is damaged at byte {damage.whole} of {damage.whole + damage.rest}, not only at its end",
+            hint="maestro doctor --repair starts from what is before it and keeps the rest aside",
+        )
+    aside = log_repair.cut(folder, damage)
+    cut = f"{damage.rest} bytes after its first {damage.whole} were set aside in .maestro/server/{aside}"
+    done = f"the server's log was damaged: {cut}"
+    get_logger("maestro.embedded").warning(done)
+    return done
 
 
 def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] | None, logged_before: int) -> None:
