@@ -75,7 +75,7 @@ TRANSITIONS: dict[str, _Row] = {
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
     "abort_session": dict.fromkeys(LIVE, (_S.ABORTED,)),
-    "expire_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},
+    "expire_session": dict.fromkeys(LIVE, (_S.FINALIZED,)),
     "fill_session": {_S.STARTED: (_S.STARTED, _S.WITH_CONTEXT)},
     "start_run": {state: (_S.RUNNING, state) for state in LIVE},
     "claim_run": _EXECUTING,

@@ -102,6 +102,11 @@ class AsyncFollow:
         async for event in source.events(after):
             yield event
 
+    async def _rest(self, session_id: str, after: str) -> list[Event]:
+        """Return what happened after an id, if the server has let go of it meanwhile: then the disk has it."""
+        source = await self._sessions.source(session_id)
+        return [event async for event in source.events(after)] if source.archived else []
+
     async def _first_cursor(self, session_id: str, cursor: str | None) -> str:
         if cursor is not None:
             return ops.check_cursor(cursor)
@@ -112,6 +117,8 @@ class AsyncFollow:
         command = ops.read_after(self._server.terms, session_id, after, wait_ms)
         if wait_ms is None:
             reply = await self._server.connection.call(*command)
+            if not reply:
+                return await self._rest(session_id, after)
         else:
             reply = await self._server.connection.block(*command, block_ms=wait_ms)
         return ops.merge(self._server.terms, session_id, reply)

@@ -25,6 +25,7 @@ from maestro_state.errors import (
     Refused,
     RunIsOver,
     RunNotFound,
+    SessionExpired,
     SessionNotFound,
 )
 from maestro_state.models import Event
@@ -135,8 +136,8 @@ class AsyncRuns:
                 run_id, summary = await self._server.run(call)
             except ContextChanged:
                 continue  # somebody added or removed an item since we looked
-            except SessionNotFound as error:
-                raise self._server.why_missing(session_id) or error from error
+            except (SessionNotFound, SessionExpired) as error:
+                raise await self._server.refused(session_id, error) from error
             return str(run_id.decode()), summary
 
     async def _seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, Sent]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from maestro_state.clock import Lane, Lending, new_command_id
 from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
-from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionNotFound
+from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionExpired, SessionNotFound
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
@@ -17,6 +17,13 @@ from maestro_state.scripts import Call, Query
 
 if TYPE_CHECKING:
     from maestro_state.connection import AnyAsyncConnection
+
+
+class AsyncLookInto(Protocol):
+    """Looks into why a change of a session was refused."""
+
+    async def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Return what is known about that by then."""
 
 
 class AsyncServer:
@@ -27,8 +34,8 @@ class AsyncServer:
         self.connection = connection
         self.terms = terms
         self.now_ms = now_ms
-        #: Says why a session that a change was meant for is not on the server; None when nobody knows.
-        self.why_missing: Callable[[str], MaestroError | None] = lambda _: None
+        #: Looks into a session that a change was refused for because it is not there, or over; None: nobody does.
+        self.look_into: AsyncLookInto | None = None
         self._lanes: list[Lane] = []
         let_go_in_child(self)
 
@@ -68,13 +75,17 @@ class AsyncServer:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
         try:
             (value, summary), missing = await self.attempt(call)
-        except SessionNotFound as error:
-            raise self.why_missing(session_id) or error from error
+        except (SessionNotFound, SessionExpired) as error:
+            raise await self.refused(session_id, error) from error
         if summary:
             await self.note(session_id, summary)
         if missing:
             raise missing
         return value
+
+    async def refused(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Return what to say when a session is not there, or over: whoever notices the end of its time freezes it."""
+        return error if self.look_into is None else await self.look_into(session_id, error)
 
     async def note(self, session_id: str, summary: Any) -> None:
         """Bring the index up to date, if there is a summary that says it is due."""
@@ -91,8 +102,8 @@ class AsyncServer:
         """
         try:
             answers = await self._run_all([*calls, then] if then else calls)
-        except SessionNotFound as error:
-            raise self.why_missing(session_id) or error from error
+        except (SessionNotFound, SessionExpired) as error:
+            raise await self.refused(session_id, error) from error
         values = [value for value, _ in answers[: len(calls)]]
         due = [summary for _, summary in answers[: len(calls)] if summary]
         await self.note(session_id, due[-1] if due else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import msgspec
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import (
-    Conflict,
+    FileCorrupt,
     InvalidTransition,
     InvalidValue,
     MaestroError,
@@ -26,10 +27,11 @@ from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
 from maestro_state.ops import terminals
 from maestro_state.project import IndexRow, Project
-from maestro_state.states import FROZEN
+from maestro_state.states import FROZEN, LIVE
 
 if TYPE_CHECKING:
     from maestro_state._async.archived import AsyncArchived
+    from maestro_state._async.expiry import AsyncExpiry
     from maestro_state._async.finalize import AsyncFinalizer, Told
     from maestro_state._async.queue import AsyncQueue
     from maestro_state._async.source import AsyncSource
@@ -42,9 +44,6 @@ Ids = list[str]
 Context = list["ContextItem"]
 Listed = list["ListedItem"]
 Live = list[index_ops.LiveSummary]
-
-#: How often a session that changes is written again before its removal is given up.
-DELETE_TRIES = 20
 
 #: How long archived sessions stay in a plain list, in milliseconds.
 ARCHIVED_SHOWN_MS = 30 * 24 * 3600 * 1000
@@ -72,7 +71,7 @@ class AsyncSessions:
         self._project = project
         self._pinned = pinned
         self._places = places
-        server.why_missing = self._why_missing
+        server.look_into = self._look_into
 
     async def start(
         self,
@@ -144,6 +143,12 @@ class AsyncSessions:
     async def read(self, ref: str | None = None) -> Session:
         """Return a session's record."""
         session_id = await self.resolve(ref)
+        session = await self._read(session_id)
+        if self._is_over(session) and await self._expiry().freeze(session_id):
+            session = await self._read(session_id)
+        return session
+
+    async def _read(self, session_id: str) -> Session:
         query = ops.read_session(self._server.terms, session_id, self._server.now_ms())
         try:
             session: Session = await self._server.fetch(query)
@@ -151,15 +156,28 @@ class AsyncSessions:
             session = await self._archived(session_id).record()
         return session
 
+    def _is_over(self, session: Session) -> bool:
+        """Tell whether a session should have been frozen by now, as far as this terminal's clock knows."""
+        if session.state in FROZEN or session.ttl_seconds <= 0:
+            return False
+        return from_iso(session.last_activity) + session.ttl_seconds * 1000 <= self._server.now_ms()
+
     async def source(self, ref: str | None = None) -> AsyncSource:
         """Return what a session can be read by: from the server if it has it, else from the disk."""
         session_id = await self.resolve(ref)
-        key = self._server.terms.keys.of_session(session_id, "session")
-        if await self._server.connection.call("EXISTS", key):
+        query = ops.read_life(self._server.terms, session_id, self._server.now_ms())
+        is_live, is_over = await self._server.fetch(query)
+        if is_live:
             from maestro_state._async.source import AsyncLive
 
+            if is_over:
+                await self._expiry().freeze(session_id)
             return AsyncLive(self._server, session_id)
-        return self._archived(session_id)
+        archived = self._archived(session_id)
+        with suppress(FileCorrupt):  # whoever reads on is told
+            if self._is_over(await archived.record()):
+                await self._expiry().freeze(session_id)
+        return archived
 
     def _archived(self, session_id: str) -> AsyncArchived:
         from maestro_state._async.archived import AsyncArchived
@@ -167,14 +185,22 @@ class AsyncSessions:
 
         return AsyncArchived(ArchivedSession(self._places.own, session_id))
 
-    def _why_missing(self, session_id: str) -> MaestroError | None:
-        """Say that a session is only in the archive, where nothing can be changed any more."""
-        if session_id not in self._places.own.ids():
-            return None
-        from maestro_state.archive.reader import ArchivedSession
+    async def _look_into(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Say that a session is frozen by now, or only in the archive, where nothing can be changed any more."""
+        if isinstance(error, SessionNotFound) and session_id not in self._places.own.ids():
+            return error
+        was_over = await self._expiry().freeze(session_id)
+        session = await self.read(session_id)
+        if session.state not in FROZEN:
+            return SessionExpired(session_id)
+        if was_over or isinstance(error, SessionExpired):
+            return SessionExpired(session_id, session.finalized_at)
+        return InvalidTransition(session_id, session.state, "changing it")
 
-        state = ArchivedSession(self._places.own, session_id).record().state
-        return InvalidTransition(session_id, state, "changing it") if state in FROZEN else SessionExpired(session_id)
+    def _expiry(self) -> AsyncExpiry:
+        from maestro_state._async.expiry import AsyncExpiry
+
+        return AsyncExpiry(self._server, self._places)
 
     async def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
@@ -212,36 +238,35 @@ class AsyncSessions:
         rows: Summaries = await self._server.run(index_ops.newest_sessions(self._server.terms, count, self._look()))
         return rows
 
-    async def list(self, *, state: str | None = None, user: str | None = None, everything: bool = False) -> Summaries:
+    async def list(
+        self, *, state: str | None = None, user: str | None = None, everything: bool = False, notice: bool = True
+    ) -> Summaries:
         """List live sessions and this checkout's archived ones, last active first.
 
-        Archived ones are those of the last 30 days, or `everything`.
+        Archived ones are those of the last 30 days, or `everything`. Whose time turns out to be over is frozen, unless
+        that is not to be taken `notice` of.
         """
-        from maestro_state.archive.listing import archived_rows
+        from maestro_state.archive.listing import archived_rows, with_users
 
         look = self._look()
-        live = await self._present(await self._server.fetch(index_ops.list_sessions(self._server.terms, look)))
+        listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, look))
+        live = await self._present(listed)
         archived = archived_rows(self._project, self._places.own, look.active, set(map(attrgetter("id"), live)))
+        if notice and await self._freeze_listed(listed.doubtful, archived):
+            return await self.list(state=state, user=user, everything=everything, notice=False)
         if not everything:
             since = iso(look.now_ms - ARCHIVED_SHOWN_MS)
             archived = [row for row in archived if row.updated_at >= since]
         rows = index_ops.by_activity(live, archived)
         found = rows if state is None else [row for row in rows if row.state == state]
-        return found if user is None else [row for row in map(self._with_user, found) if row.user_id == user]
+        return found if user is None else [row for row in with_users(self._places, found) if row.user_id == user]
 
-    def _with_user(self, row: SessionSummary) -> SessionSummary:
-        """Say whose session it is; of one that is only on disk its own record knows it, not the index."""
-        from maestro_state.archive.listing import ArchivedSummary
-
-        if row.user_id or not row.archived or not isinstance(row, ArchivedSummary):
-            return row
-        from maestro_state.archive.reader import ArchivedSession
-
-        try:
-            user = ArchivedSession(self._places.own, row.id).record().user_id
-        except MaestroError:
-            return row
-        return msgspec.structs.replace(row, user_id=user)
+    async def _freeze_listed(self, doubtful: Live, archived: Summaries) -> bool:
+        """Freeze those of a list whose time is over; tell whether there was one."""
+        now_ms = self._server.now_ms()
+        over = [row.id for row in doubtful if row.state in LIVE and row.last_activity_ms + row.ttl_ms <= now_ms]
+        kept = [row.id for row in archived if row.state in LIVE and row.archived]
+        return bool(over or kept) and await self._expiry().freeze_listed(over, kept)
 
     def _look(self) -> index_ops.Look:
         return index_ops.Look(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
@@ -318,22 +343,12 @@ class AsyncSessions:
 
         Runs stay with the old one, which the new one names. Not to be seen before it is complete.
         """
-        from maestro_state._async.fork import UNFINISHED_MS, fill_from, fork_fields
-        from maestro_state.catalog import names as tool_names
+        from maestro_state._async.fork import UNFINISHED_MS, fill_from, taken_over
 
         source = await self.source(ref)
-        origin = await source.record()
+        origin, fields = await taken_over(source, self._project.path)
         slug, ttl_ms = session_slug(name), self._ttl_ms(origin.ttl_seconds or None)
         self._project.check_index()
-        here = self._project.path
-        summary = await source.summary()
-        folder = here if source.archived else origin.working_directory or here
-        fields = fork_fields(origin, here, folder, summary.id if summary else None)
-        if source.archived:
-            # An archive may come from a stranger's repository: it must not choose a program, nor what one may do.
-            fields["tool_options"] = None
-            if fields["tool_active"] not in tool_names():
-                fields["tool_active"] = None
         session_id = await self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
         await fill_from(self._server, session_id, source)
         session = await self.read(session_id)
@@ -346,24 +361,12 @@ class AsyncSessions:
 
         For the trash it is written to disk first, so that nothing is lost that the server had.
         """
-        from maestro_state._async.flush import AsyncFlush, patiently
+        from maestro_state._async.deletion import delete
 
         session_id = await self.resolve(ref)
         self._project.check_index()
         source = await self.source(session_id)
-        for _ in range(DELETE_TRIES):
-            if trash and not source.archived:
-                await AsyncFlush(self._server, self._places).flush(session_id)
-            # What was added after the flush would be lost: then it is written again.
-            call = ops.delete_session(self._server.terms, session_id, only_archived=trash)
-            if await self._server.run(call) != "MOVED":
-                break
-        else:
-            raise Conflict(f"session {session_id} keeps changing", hint=f"maestro session end {session_id} first")
-        await self._server.run(index_ops.forget_session(self._server.terms, session_id))
-        home = self._places.own
-        await patiently(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
-        self._project.index_drop(session_id)
+        await delete(self._server, self._places, session_id, is_live=not source.archived, trash=trash)
         if self._project.active() == session_id:
             self._project.set_active(None)
         return session_id

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from maestro_state._async.expiry import AsyncExpiry
 from maestro_state._async.flush import AsyncFlush
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
@@ -23,7 +24,7 @@ from maestro_state.errors import ArchiveElsewhere, MaestroError, NotReplicated, 
 from maestro_state.names import is_session_id
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import index as index_ops
-from maestro_state.states import FROZEN
+from maestro_state.states import FROZEN, LIVE
 
 #: Sessions looked at in one pass, at most of each kind; the next pass goes on.
 BATCH = 5000
@@ -77,6 +78,7 @@ class AsyncSweep:
         self._queue = queue
         self._places = places
         self._flush = AsyncFlush(server, places)
+        self._expiry = AsyncExpiry(server, places)
         self._horizon_ms = horizon_ms
         self._can_scan = can_scan
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -102,6 +104,7 @@ class AsyncSweep:
                 cursor = await self._repair_index(report, cursor, lease, thorough=thorough)
             await self._finish_due(report, lease)
             await self._write_dirty(report, lease)
+            await self._finish_forgotten(report, lease)
             self._sweep_leftovers(report)
         except _LeaseLostError:
             report.busy = "somebody who took over"
@@ -139,16 +142,37 @@ class AsyncSweep:
         for session_id in await self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
             now_ms = await self._beat(lease)
             try:
-                found = await self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+                word = await self._expiry.freeze_live(session_id, now_ms, self._horizon_ms)
             except NotReplicated as error:  # frozen all the same; the next pass writes it
                 report.errors.append(Failure(session_id, str(error)))
                 continue
-            if found.word == "NOT_FOUND":
+            if word == "NOT_FOUND":
+                await self._freeze_archived(report, session_id, now_ms)
                 await self._server.run(index_ops.forget_session(terms, session_id))
-            elif found.word == "OK":
-                await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, found.summary)))
-                if await self._written(report, session_id):
-                    report.finalized.append(session_id)
+            elif word == "OK" and await self._written(report, session_id):
+                report.finalized.append(session_id)
+
+    async def _freeze_archived(self, report: SweepReport, session_id: str, now_ms: int) -> None:
+        """Freeze a session that the server let go of before anybody came to freeze it there."""
+        try:
+            if await self._expiry.freeze_archived(session_id, now_ms):
+                report.finalized.append(session_id)
+        except ServerUnavailable:
+            raise
+        except MaestroError as error:
+            report.errors.append(Failure(session_id, str(error)))
+
+    async def _finish_forgotten(self, report: SweepReport, lease: leases.Lease) -> None:
+        """Freeze what only this checkout remembers: its time was over while there was no server, or another one."""
+        try:
+            rows = [row.id for row in self._places.project.index() if row.state in LIVE]
+        except MaestroError:
+            return  # an index that cannot be read is told of by doctor
+        if not rows:
+            return
+        known = await self._server.fetch(index_ops.known_sessions(self._server.terms, rows))
+        for session_id in (one for one in rows if one not in known):
+            await self._freeze_archived(report, session_id, await self._beat(lease))
 
     async def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms

@@ -103,6 +103,11 @@ class Follow:
         for event in source.events(after):
             yield event
 
+    def _rest(self, session_id: str, after: str) -> list[Event]:
+        """Return what happened after an id, if the server has let go of it meanwhile: then the disk has it."""
+        source = self._sessions.source(session_id)
+        return [event for event in source.events(after)] if source.archived else []
+
     def _first_cursor(self, session_id: str, cursor: str | None) -> str:
         if cursor is not None:
             return ops.check_cursor(cursor)
@@ -113,6 +118,8 @@ class Follow:
         command = ops.read_after(self._server.terms, session_id, after, wait_ms)
         if wait_ms is None:
             reply = self._server.connection.call(*command)
+            if not reply:
+                return self._rest(session_id, after)
         else:
             reply = self._server.connection.block(*command, block_ms=wait_ms)
         return ops.merge(self._server.terms, session_id, reply)

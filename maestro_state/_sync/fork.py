@@ -9,6 +9,7 @@ import msgspec
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
+from maestro_state.catalog import names as tool_names
 from maestro_state.models import Session, id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.messages import stored_fields
@@ -61,6 +62,19 @@ def _first_own_id(server: Server, session_id: str) -> str:
     key = server.terms.keys.of_session(session_id, "session")
     found: bytes = server.connection.call("HGET", key, "last_id")
     return found.decode()
+
+
+def taken_over(source: Source, here: str) -> tuple[Session, dict[str, str | None]]:
+    """Return the session that is forked, and the fields of its record that the fork in this checkout takes over."""
+    origin, summary = source.record(), source.summary()
+    folder = here if source.archived else origin.working_directory or here
+    fields = fork_fields(origin, here, folder, summary.id if summary else None)
+    if source.archived:
+        # An archive may come from a stranger's repository: it must not choose a program, nor what one may do.
+        fields["tool_options"] = None
+        if fields["tool_active"] not in tool_names():
+            fields["tool_active"] = None
+    return origin, fields
 
 
 def fork_fields(

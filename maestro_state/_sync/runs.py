@@ -26,6 +26,7 @@ from maestro_state.errors import (
     Refused,
     RunIsOver,
     RunNotFound,
+    SessionExpired,
     SessionNotFound,
 )
 from maestro_state.models import Event
@@ -136,8 +137,8 @@ class Runs:
                 run_id, summary = self._server.run(call)
             except ContextChanged:
                 continue  # somebody added or removed an item since we looked
-            except SessionNotFound as error:
-                raise self._server.why_missing(session_id) or error from error
+            except (SessionNotFound, SessionExpired) as error:
+                raise self._server.refused(session_id, error) from error
             return str(run_id.decode()), summary
 
     def _seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, Sent]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from maestro_state.clock import Lane, Lending, new_command_id
 from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
-from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionNotFound
+from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionExpired, SessionNotFound
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
@@ -18,6 +18,13 @@ from maestro_state.scripts import Call, Query
 
 if TYPE_CHECKING:
     from maestro_state.connection import AnyConnection
+
+
+class LookInto(Protocol):
+    """Looks into why a change of a session was refused."""
+
+    def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Return what is known about that by then."""
 
 
 class Server:
@@ -28,8 +35,8 @@ class Server:
         self.connection = connection
         self.terms = terms
         self.now_ms = now_ms
-        #: Says why a session that a change was meant for is not on the server; None when nobody knows.
-        self.why_missing: Callable[[str], MaestroError | None] = lambda _: None
+        #: Looks into a session that a change was refused for because it is not there, or over; None: nobody does.
+        self.look_into: LookInto | None = None
         self._lanes: list[Lane] = []
         let_go_in_child(self)
 
@@ -69,13 +76,17 @@ class Server:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
         try:
             (value, summary), missing = self.attempt(call)
-        except SessionNotFound as error:
-            raise self.why_missing(session_id) or error from error
+        except (SessionNotFound, SessionExpired) as error:
+            raise self.refused(session_id, error) from error
         if summary:
             self.note(session_id, summary)
         if missing:
             raise missing
         return value
+
+    def refused(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Return what to say when a session is not there, or over: whoever notices the end of its time freezes it."""
+        return error if self.look_into is None else self.look_into(session_id, error)
 
     def note(self, session_id: str, summary: Any) -> None:
         """Bring the index up to date, if there is a summary that says it is due."""
@@ -92,8 +103,8 @@ class Server:
         """
         try:
             answers = self._run_all([*calls, then] if then else calls)
-        except SessionNotFound as error:
-            raise self.why_missing(session_id) or error from error
+        except (SessionNotFound, SessionExpired) as error:
+            raise self.refused(session_id, error) from error
         values = [value for value, _ in answers[: len(calls)]]
         due = [summary for _, summary in answers[: len(calls)] if summary]
         self.note(session_id, due[-1] if due else None)

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from maestro_state._sync.expiry import Expiry
 from maestro_state._sync.flush import Flush
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
@@ -24,7 +25,7 @@ from maestro_state.errors import ArchiveElsewhere, MaestroError, NotReplicated, 
 from maestro_state.names import is_session_id
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import index as index_ops
-from maestro_state.states import FROZEN
+from maestro_state.states import FROZEN, LIVE
 
 #: Sessions looked at in one pass, at most of each kind; the next pass goes on.
 BATCH = 5000
@@ -78,6 +79,7 @@ class Sweep:
         self._queue = queue
         self._places = places
         self._flush = Flush(server, places)
+        self._expiry = Expiry(server, places)
         self._horizon_ms = horizon_ms
         self._can_scan = can_scan
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -103,6 +105,7 @@ class Sweep:
                 cursor = self._repair_index(report, cursor, lease, thorough=thorough)
             self._finish_due(report, lease)
             self._write_dirty(report, lease)
+            self._finish_forgotten(report, lease)
             self._sweep_leftovers(report)
         except _LeaseLostError:
             report.busy = "somebody who took over"
@@ -140,16 +143,37 @@ class Sweep:
         for session_id in self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
             now_ms = self._beat(lease)
             try:
-                found = self._server.run(archiving.expire_session(terms, session_id, now_ms, self._horizon_ms))
+                word = self._expiry.freeze_live(session_id, now_ms, self._horizon_ms)
             except NotReplicated as error:  # frozen all the same; the next pass writes it
                 report.errors.append(Failure(session_id, str(error)))
                 continue
-            if found.word == "NOT_FOUND":
+            if word == "NOT_FOUND":
+                self._freeze_archived(report, session_id, now_ms)
                 self._server.run(index_ops.forget_session(terms, session_id))
-            elif found.word == "OK":
-                self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, found.summary)))
-                if self._written(report, session_id):
-                    report.finalized.append(session_id)
+            elif word == "OK" and self._written(report, session_id):
+                report.finalized.append(session_id)
+
+    def _freeze_archived(self, report: SweepReport, session_id: str, now_ms: int) -> None:
+        """Freeze a session that the server let go of before anybody came to freeze it there."""
+        try:
+            if self._expiry.freeze_archived(session_id, now_ms):
+                report.finalized.append(session_id)
+        except ServerUnavailable:
+            raise
+        except MaestroError as error:
+            report.errors.append(Failure(session_id, str(error)))
+
+    def _finish_forgotten(self, report: SweepReport, lease: leases.Lease) -> None:
+        """Freeze what only this checkout remembers: its time was over while there was no server, or another one."""
+        try:
+            rows = [row.id for row in self._places.project.index() if row.state in LIVE]
+        except MaestroError:
+            return  # an index that cannot be read is told of by doctor
+        if not rows:
+            return
+        known = self._server.fetch(index_ops.known_sessions(self._server.terms, rows))
+        for session_id in (one for one in rows if one not in known):
+            self._freeze_archived(report, session_id, self._beat(lease))
 
     def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms

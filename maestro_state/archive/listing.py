@@ -6,12 +6,14 @@ returned in, and only those that are out of the ordinary are looked at one by on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from maestro_state.archive.home import Home
+from maestro_state.archive.places import Places
 from maestro_state.archive.reader import ArchivedSession
 from maestro_state.errors import MaestroError
 from maestro_state.models import SessionSummary
@@ -98,3 +100,15 @@ def _stranger(home: Home, session_id: str, active: str | None) -> ArchivedSummar
         active=session_id == active,
         orphan=True,
     )
+
+
+def with_users(places: Places, rows: list[SessionSummary]) -> Iterator[SessionSummary]:
+    """Yield rows that say whose session it is; of one that is only on disk its own record knows it, not the index."""
+    for row in rows:
+        if row.user_id or not row.archived or not isinstance(row, ArchivedSummary):
+            yield row
+            continue
+        try:
+            yield msgspec.structs.replace(row, user_id=ArchivedSession(places.own, row.id).record().user_id)
+        except MaestroError:
+            yield row

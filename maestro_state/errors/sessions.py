@@ -63,13 +63,14 @@ class SessionExpired(Refused):
 
     code = "session_expired"
 
-    def __init__(self, session_id: str) -> None:
-        """It can still be read, and continued as a fork."""
+    def __init__(self, session_id: str, finalized_at: str | None = None) -> None:
+        """Say when that was, if the session is frozen for it. It can still be read, and continued as a fork."""
+        what = f"is frozen: its time was over at {finalized_at}; it" if finalized_at else "has expired and"
         super().__init__(
-            f"session {session_id} has expired and takes no more changes",
-            hint=f"maestro session fork {session_id} NEW",
+            f"session {session_id} {what} takes no more changes",
+            hint=f"maestro session fork {session_id} NEW continues it",
         )
-        self.session_id = session_id
+        self.session_id, self.finalized_at = session_id, finalized_at
 
 
 class SessionExists(Refused):

@@ -20,8 +20,10 @@ if last_id ~= archived_id then
   end
   return {'MOVED', last_id}
 end
+-- A frozen one whose time is over stays a little: who is in the middle of reading it reads on.
+local LINGER_MS = 60000
 local left = remaining(tonumber(now_ms), tonumber(grace_ms))
-local life = math.max(1, left)
+local life = math.max(frozen_at and LINGER_MS or 1, left)
 -- One whose time is over while it is not frozen has an open run: what that prints must find its session.
 local is_over = left <= 0 and not frozen_at
 local is_repeat = known == archived_id and redis.call('PTTL', session) <= life

@@ -11,6 +11,7 @@ from maestro_state.errors import SessionNotFound
 from maestro_state.models import SETTABLE, Session
 from maestro_state.ops import contents
 from maestro_state.ops.replies import accept, text
+from maestro_state.ops.runs import ending
 from maestro_state.ops.sessions import RECORD, session_of
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
@@ -199,7 +200,8 @@ def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: in
         word = text(reply[0])
         return Marked(word, reply[2] if word == "OK" else None)
 
-    args = (server_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED), horizon_ms)
+    why = ending(server_ms, "the session's time was over before a worker took the run")
+    args = (server_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED), horizon_ms, why)
     return Call(load("expire_session"), terms.keys.session(session_id), args, read)
 
 

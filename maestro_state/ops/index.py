@@ -153,6 +153,12 @@ def read_summary(terms: Terms, session_id: str) -> Query:
     return Query(command, lambda reply: reply[:-1] if reply[0] and not reply[-1] else None)
 
 
+def known_sessions(terms: Terms, ids: list[str]) -> Query:
+    """Ask which of some sessions the index has."""
+    command = ("HMGET", terms.keys.of_index("summaries"), *ids)
+    return Query(command, lambda reply: {one for one, row in zip(ids, reply, strict=True) if row is not None})
+
+
 def forget_session(terms: Terms, session_id: str) -> Call:
     """Take a session out of the index."""
     return Call(load("forget_session"), terms.keys.index, (session_id,), lambda reply: text(reply[0]))

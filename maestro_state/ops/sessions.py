@@ -15,7 +15,7 @@ from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.ops.values import check_size, json_bytes, text_bytes
 from maestro_state.scripts import Call, Query, load
-from maestro_state.states import SessionState, liveness
+from maestro_state.states import LIVE, SessionState, liveness
 
 #: The fields of the record, read by name: the hash also keeps the last call of each client.
 RECORD = (
@@ -65,6 +65,18 @@ def delete_session(terms: Terms, session_id: str, *, only_archived: bool = False
 def has_session(terms: Terms, session_id: str) -> Query:
     """Ask whether there is such a session."""
     return Query(("EXISTS", terms.keys.of_session(session_id, "session")), bool)
+
+
+def read_life(terms: Terms, session_id: str, now_ms: int) -> Query:
+    """Ask whether there is such a session, and whether it should have been frozen by now."""
+
+    def read(reply: list[bytes | None]) -> tuple[bool, bool]:
+        state, last_activity, ttl_ms = reply
+        if state is None or last_activity is None or ttl_ms is None:
+            return state is not None, False
+        return True, text(state) in LIVE and int(last_activity) + int(ttl_ms) <= now_ms
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "session"), "state", "last_activity", "ttl_ms"), read)
 
 
 def set_field(terms: Terms, stamp: Stamp, session_id: str, field: str, value: Any, if_revision: int | None) -> Call:

@@ -50,7 +50,8 @@ async def test_a_sweep_does_what_is_due(backend: Backend):
         record = json.loads((folder / "session.json").read_text())
         assert record["state"] == "finalizada"
         assert record["finalized_at"]
-        assert all(backend.raw.pttl(key) <= 1 for key in keys_of(maestro, over.id))
+        assert all(backend.raw.pttl(key) <= 60_000 for key in keys_of(maestro, over.id))
+        backend.raw.delete(*keys_of(maestro, over.id))
 
         again = await maestro.archive.sweep()
         assert (again.checkpointed, again.archived, again.finalized) == ([], [], [])
@@ -100,7 +101,8 @@ async def test_a_session_with_an_open_run_is_written_but_not_frozen(backend: Bac
         session = await maestro.sessions.start("running")
         filler(backend, session.id).run(b"so far", status="running")
         key = keys_of(maestro, session.id)[0]
-        backend.raw.hset(key, "state", "executando")
+        backend.raw.hset(key, mapping={"state": "executando", "open_runs": "0001"})
+        backend.raw.hset(maestro.server.terms.keys.of_session(session.id, "runs"), "0001:lease", 2**50)
         age(backend, maestro, session.id)
 
         report = await maestro.archive.sweep()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maestro_state import Maestro, Terminal
-from maestro_state.clock import now_ms
-from maestro_state.errors import SessionExpired, SessionNotFound
+from maestro_state.clock import iso, now_ms
+from maestro_state.errors import InvalidTransition, SessionNotFound
 from maestro_state.keys import NAMES
 from tests.backends import Clock
 from tests.servers import raw_call, valkey
@@ -17,7 +17,9 @@ ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
 
 
 def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
-    """Sessions whose time passed while the server was down are there after it starts: expired, readable."""
+    """Sessions whose time passed while the server was down are there after it starts, on it or on disk: readable, and
+    frozen since then.
+    """
     begun = now_ms()
     with valkey(tmp_path) as server, Maestro(project, redis_url=server.url) as maestro:
         # Control first, so that its time is over no later than theirs.
@@ -29,6 +31,8 @@ def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
                 session_id = writer.sessions.start(f"session {number}", ttl_seconds=2).id
                 writer.messages.add("user", f"in {session_id}", session_id)
                 ids.append(session_id)
+                if number % 2:
+                    writer.archive.sync(session_id)  # these the server lets go
         server.kill()
         over = now_ms() + 2001
         wait_until(lambda: now_ms() > over, "time does not pass")
@@ -37,9 +41,10 @@ def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
         assert raw_call(server, "GET", "control") is None, "the control key outlived its TTL: nothing was proved"
         assert {row.id for row in maestro.sessions.list()} == set(ids)
         for session_id in ids:
-            assert maestro.sessions.read(session_id).status == "expired"
+            found = maestro.sessions.read(session_id)
+            assert (found.status, found.state, found.finalized_at) == ("expired", "finalizada", iso(begun + 2000))
             assert [one.content for one in maestro.messages.last(5, session_id)] == [f"in {session_id}"]
-            with pytest.raises(SessionExpired):
+            with pytest.raises(InvalidTransition, match="finalizada"):
                 maestro.messages.add("user", "too late", session_id)
 
 
