@@ -38,11 +38,19 @@ class App:
         from maestro_state import Terminal
         from maestro_state.clock import iso, now_ms
 
-        try:
-            name = os.ttyname(0).removeprefix("/dev/")
-        except OSError:
-            name = f"pid {os.getpid()}"
+        name = self.terminal_name()
         return Terminal(user=self.maestro.settings.user, host=os.uname().nodename, terminal=name, since=iso(now_ms()))
+
+    def terminal_name(self) -> str:
+        """Return the name of this terminal; of a program without one, its process."""
+        import os
+
+        for stream in (0, 1, 2):  # what is piped in or out does not change where somebody sits
+            try:
+                return os.ttyname(stream).removeprefix("/dev/")
+            except OSError:
+                continue
+        return f"pid {os.getpid()}"
 
     def close(self) -> None:
         """Close what was opened."""

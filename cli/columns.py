@@ -9,6 +9,8 @@ import click
 
 #: Columns of an id's end that a table keeps: the two dashes and the six characters that are a reference.
 _END_COLUMNS = 8
+#: How many characters may share a column, on average, before a row is broken all the same.
+_MARKS = 4
 
 
 def width_of(text: str) -> int:
@@ -55,3 +57,22 @@ def _beginning(text: str, columns: int) -> str:
         if used > columns:
             return text[:at]
     return text
+
+
+def rows_of(text: str, columns: int) -> list[str]:
+    """Break one line into rows of a width: between words where there is room for one, the beginning kept as it is.
+
+    Costs what the text is long, which may be megabytes in one line.
+    """
+    rows: list[str] = []
+    at = 0
+    while True:
+        ahead = text[at : at + _MARKS * columns]  # as many as a row can take, marks above letters counted in
+        row = _beginning(ahead, columns)
+        end = at + len(row)
+        if end >= len(text):
+            return [*rows, row]
+        if text[end] != " " and (space := row.rfind(" ")) > columns // 3:
+            row, end = row[:space], at + space
+        rows.append(row.rstrip())
+        at = end + (text[end] == " ")

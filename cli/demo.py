@@ -63,21 +63,19 @@ def main() -> None:
             first.type("session", "start", "fix-login")
             with second.leave_open("watch", "--from", "start") as seen:
                 output.line(next(seen))
-                first.type("message", "add", "--role", "user", "why does the login fail since Monday?")
-                output.line(next(seen))
-                third.type("message", "add", "--role", "assistant", "the cookie lost its domain in the last release")
+                third.type("message", "add", "--role", "user", "look at the cookie first")
                 output.line(next(seen))
                 (folder / "login.py").write_text("def login(user):\n    return user.cookie\n")
                 first.type("context", "add", "login.py")
                 output.line(next(seen))
                 first.type("use", "echo")
                 output.line(next(seen))
-                first.type("run", "say what you would change")
+                first.type("run", "why does the login fail?")
                 for line in seen:
                     output.line(line)
-                    if "run.finished" in line:
+                    if "✓" in line:
                         break
-                third.type("session", "status")
+                third.type("status")
                 first.type("session", "end")
                 output.line(next(seen))
             third.type("verify")

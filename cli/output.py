@@ -245,7 +245,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int
             line("\t".join(click.unstyle(cell) for cell in row))
         return
     widths = [max(width_of(cell) for cell in column) for column in zip(header, *body, strict=True)]
-    over = sum(widths) + 2 * (len(widths) - 1) - _screen_columns()
+    over = sum(widths) + 2 * (len(widths) - 1) - screen_columns()
     for column in [flexible, *sorted(range(1, len(widths)), key=lambda each: -widths[each])]:  # then the widest
         if over > 0:
             given = min(over, max(0, widths[column] - 8))
@@ -256,7 +256,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int
         line("  ".join(_pad(cell, width, clip_middle if at == ids else clip) for at, (cell, width) in cells).rstrip())
 
 
-def _screen_columns() -> int:
+def fit(text: str) -> str:
+    """Return a text as one line that fits the terminal; whole for a pipe."""
+    text = " ".join(safe(text).split())
+    return clip(text, screen_columns()) if is_terminal() else text
+
+
+def screen_columns() -> int:
+    """Return how wide the terminal is."""
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns

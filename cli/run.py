@@ -76,6 +76,7 @@ def run(
             return 1
     if cookie := options["cookie"] or app.maestro.settings.cookie:
         app.maestro.work.read(cookie)  # one that nobody knows fails now, not when the tool has done its work
+    asked["terminal"] = app.terminal_name()
     started = room.start(content, dry=dry, say=None if dry or as_json else output.warning, **asked)
     if dry:
         preview = room.preview_of(started)

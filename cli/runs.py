@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 def runs(app: App, as_json: bool) -> None:
     """List the runs of a session.
 
+    Tokens are what went in and what came out; ↳0001 means that it goes on with the conversation of that run.
+
     \b
     Example:
       maestro runs --json
@@ -32,28 +35,66 @@ def runs(app: App, as_json: bool) -> None:
     if not found:
         output.note('no runs yet: maestro run "what shall it do?"')
         return
-    output.table(
-        ("run", "tool", "status", "took", "output", "remark"),
-        [(run.id, run.tool, output.state_word(run.status), _took(run), _size(run), _remark(run)) for run in found],
-        flexible=5,
-    )
+    output.table(*_columns(found), flexible=_PROMPT)
+    if output.is_terminal():
+        for told in _below(found):
+            output.line(output.fit(told))
 
 
-def _took(run: Run) -> str:
-    from cli import output
-    from maestro_state.clock import from_iso, now_ms
+#: Where the prompt stands in a row.
+_PROMPT = 6
+#: How many of the last failed runs have their reason below the list.
+_REASONS = 3
+#: From so many columns on there is more to see,
+_WIDE = 110
+#: while a tool that is a whole command line, and a model, leave room for the prompt.
+_TOOL_COLUMNS, _MODEL_COLUMNS = 10, 16
 
-    if run.started_at is None:
-        return ""
-    ended_ms = from_iso(run.finished_at) if run.finished_at else now_ms()
-    return output.duration(max(0, ended_ms - from_iso(run.started_at)) // 1000)
+
+def _columns(found: list[Run]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows: what fits 80 columns; more where there is room, and all for a pipe."""
+    from cli import figures, output
+
+    header = ["run", "tool", "status", "took", "tokens", "cost", "prompt"]
+    is_pipe = not output.is_terminal()
+    is_wide = is_pipe or output.screen_columns() >= _WIDE
+    if is_wide:
+        header += ["model", "output", "remark"] if is_pipe else ["model", "asked by"]
+    rows = []
+    for run in found:
+        tool, model = run.tool, figures.model(run)
+        if not is_pipe:
+            tool = output.clip(output.safe(tool), _TOOL_COLUMNS)
+            model = output.clip(output.safe(model), _MODEL_COLUMNS)
+        before = f"↳{run.continues} " if run.continues else ""
+        row = [
+            run.id,
+            tool,
+            output.state_word(run.status),
+            figures.took(run),
+            figures.tokens(run.usage),
+            figures.cost(run.usage),
+            before + (run.prompt_preview or ""),
+        ]
+        more = [model, _size(run), _remark(run)] if is_pipe else [model, figures.asker(run)]
+        rows.append([*row, *more] if is_wide else row)
+    return header, rows
+
+
+def _below(found: list[Run]) -> Iterator[str]:
+    """Yield what a row has no room for: why the last runs failed, and whose output is not there any more."""
+    yield from (f"{run.id} {run.status}: {run.error}" for run in [run for run in found if run.error][-_REASONS:])
+    removed = [run for run in found if _removed_at(run)]
+    if removed:
+        last = (_removed_at(removed[-1]) or "")[:10]
+        yield f"removed by cleanup, last on {last}: {', '.join(run.id for run in removed)}"
 
 
 def _remark(run: Run) -> str:
     """Say what there is to say beside the numbers; first of all that something is not there any more."""
     removed_at = _removed_at(run)
     told = f"removed by cleanup on {removed_at[:10]}" if removed_at else ""
-    return " · ".join(part for part in (told, run.error or _usage(run)) if part)
+    return " · ".join(part for part in (told, run.error or "") if part)
 
 
 def _removed_at(run: Run) -> str | None:
@@ -63,18 +104,6 @@ def _removed_at(run: Run) -> str | None:
 def _size(run: Run) -> str:
     size = run.output_ref.size if run.output_ref else None
     return "" if size is None else f"{size} B" if size < 10_000 else f"{size / 1024:.0f} KiB"
-
-
-def _usage(run: Run) -> str:
-    if run.usage is None:
-        return ""
-    parts = [
-        run.usage.model or "",
-        f"{run.usage.tokens_input} in" if run.usage.tokens_input is not None else "",
-        f"{run.usage.tokens_output} out" if run.usage.tokens_output is not None else "",
-        f"${run.usage.cost:.4f}" if run.usage.cost is not None else "",
-    ]
-    return " · ".join(part for part in parts if part)
 
 
 @click.command()

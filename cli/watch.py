@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +12,14 @@ from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
-    from maestro_state import Event
+    import threading
+
+    from maestro_state.contents import Run
 
 #: Longest time to wait for an event, in seconds: a year.
 _LONGEST_S = 366 * 24 * 3600
+#: How often a watcher looks whether its checkout is still on the session, in seconds.
+_LOOK_S = 1.0
 
 
 @click.command()
@@ -25,80 +31,110 @@ _LONGEST_S = 366 * 24 * 3600
 def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> int:
     """Follow a session live.
 
-    Every event is shown once, in the same order in every terminal. Ctrl-C leaves; the session goes on.
+    It reads like a conversation: who asked what, what the tool does meanwhile, its answer, how it ended. Lines of a run
+    begin with its number, so that several at once can be told apart. Every event is shown once, in the same order in
+    every terminal. Ctrl-C leaves; the session goes on.
 
     \b
     Example:
       maestro watch --from start
     """
     from cli import output
+    from cli.conversation import Conversation
 
     if until_idle is not None and not until_idle <= _LONGEST_S:  # "nan" is a float too, and below nothing
         raise click.UsageError(f"--until-idle takes at most {_LONGEST_S} seconds, not {until_idle}")
-    session_id = app.maestro.sessions.read(ref).id
+    session = app.maestro.sessions.read(ref)
+    session_id = session.id
     output.note(f"watching {session_id} (Ctrl-C leaves)")
     until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
     last = cursor or app.maestro.follow.newest(session_id)
+    is_pinned = bool(ref or app.session_ref or app.maestro.settings.session)
+    shown = Conversation(_Runs(app, session_id), session.user_id)
     try:
-        for event in app.maestro.follow.events(
-            session_id, cursor=last, until_idle_ms=until_idle_ms, terminal=app.terminal()
-        ):
-            last = event.id
-            if as_json:
-                output.json_line(event.document())
-            elif not _is_blank(event):
-                output.line(describe(event))
+        with _told_of_another(app, session_id, wanted=not (is_pinned or as_json)):
+            for event in app.maestro.follow.events(
+                session_id, cursor=last, until_idle_ms=until_idle_ms, terminal=app.terminal()
+            ):
+                last = event.id
+                if as_json:
+                    output.json_line(event.document())
+                    continue
+                for line in shown.take(event):
+                    output.line(line)
     except KeyboardInterrupt:
         if not as_json:
             output.note(f"\nleft; go on with: maestro watch {session_id} --from {last}")
         return 130
+    for line in [] if as_json else shown.rest():
+        output.line(line)
     return 0
 
 
-def _is_blank(event: Event) -> bool:
-    """Tell whether an event has nothing for people: output that is only the end of a line."""
-    return event.type == "run.output" and not event.data["text"].strip()
+@contextmanager
+def _told_of_another(app: App, session_id: str, *, wanted: bool) -> Iterator[None]:
+    """Say when this checkout is put on another session: who named none expects to watch the active one."""
+    if not wanted:
+        yield
+        return
+    import threading
+
+    over = threading.Event()
+    looking = threading.Thread(target=_look, args=(app, session_id, over), daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
 
 
-def describe(event: Event) -> str:
-    """Return the line a person sees of an event."""
+def _look(app: App, session_id: str, over: threading.Event) -> None:
     from cli import output
+    from maestro_state.errors import MaestroError
 
-    clock = output.colour(output.local_time(event.ts, "%H:%M:%S"), dim=True)
-    first, *more = output.safe(_gist(event)).split("\n")
-    kind = output.colour(f"{event.type:<20}", "cyan")
-    return "\n".join([f"{clock}  {kind}  {first}".rstrip(), *(f"{'':<32}{text}".rstrip() for text in more)])
+    said = session_id
+    while not over.wait(_LOOK_S):
+        try:
+            active = app.maestro.project.active()
+        except (MaestroError, OSError):
+            continue  # being written, or damaged: commands that need it say so
+        if active == said:
+            continue
+        said = active or ""
+        if active == session_id:
+            output.warning(f"{session_id}, which you watch, is this checkout's active session again")
+        elif active:
+            output.warning(f"the active session is now {active}; you still watch {session_id} → maestro watch")
 
 
-def _gist(event: Event) -> str:
-    data = event.data
-    who = f" ({data['user']})" if "user" in data else ""
-    match event.type:
-        case "session.started":
-            return f"{data['name']}{who}"
-        case "message.added":
-            return f"{data['role']}{who}: {' '.join(data['content'].split())[:200]}"
-        case "session.updated":
-            return f"{data['field']} at revision {data['revision']}{who}"
-        case "context.added":
-            instead = f" instead of {data['replaces']}" if "replaces" in data else ""
-            return f"{data['item']} {data['kind']} {data.get('source', '')}".rstrip() + instead + who
-        case "context.removed" | "run.cancel_requested":
-            return f"{data.get('item') or data.get('run')}{who}"
-        case "tool.selected":
-            return f"{data['tool']}{who}"
-        case "run.started" | "run.previewed":
-            return f"{data['run']} {data['tool']}{who}"
-        case "run.claimed":
-            return f"{data['run']} by {data['owner']}"
-        case "run.output":
-            return "\n".join(f"{data['run']} │ {text}" for text in data["text"].rstrip().split("\n"))
-        case "run.finished":
-            usage = data.get("usage", {})
-            tokens = "".join(f" · {usage[name]} {name}" for name in ("tokens_input", "tokens_output") if name in usage)
-            error = f": {data['error']}" if "error" in data else ""
-            return f"{data['run']} {data['status']}{error}{tokens}{who}"
-        case "session.aborted":
-            return f"{data['reason']}{who}"
-    rest = {name: value for name, value in data.items() if name != "user"}
-    return " ".join(f"{name}={value}" for name, value in rest.items()) + who
+class _Runs:
+    """The runs of the watched session, each asked for as rarely as it can be."""
+
+    def __init__(self, app: App, session_id: str) -> None:
+        self._app = app
+        self._session_id = session_id
+        self._known: dict[str, Run] | None = None
+
+    def read(self, run_id: str) -> Run | None:
+        """Return a run as it stands; None when there is none any more."""
+        from maestro_state.contents import OPEN
+        from maestro_state.errors import MaestroError
+
+        try:
+            if self._known is None:  # one look for all that were there before
+                self._known = {run.id: run for run in self._app.maestro.runs.list(self._session_id)}
+            elif run_id not in self._known or self._known[run_id].status in OPEN:
+                self._known[run_id] = self._app.maestro.runs.read(run_id, self._session_id)
+        except MaestroError:
+            return None  # gone, or out of reach: whoever follows will say it
+        return self._known.get(run_id)
+
+    def prompt(self, run: Run) -> bytes:
+        """Return what was asked; its beginning where that is all there is."""
+        from maestro_state.errors import MaestroError
+
+        try:
+            return self._app.maestro.runs.prompt(run, self._session_id)
+        except MaestroError:
+            return (run.prompt_preview or "").encode()

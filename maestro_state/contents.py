@@ -126,6 +126,9 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     arguments: list[str] = []  #: handed to the tool as they are
     continues: str | None = None  #: the run whose conversation this one goes on with
     seen: list[str] = []  #: digests of what that conversation was sent before: not sent again
+    user: str | None = None  #: who asked for it,
+    terminal: str | None = None  #: and where
+    prompt_preview: str | None = None  #: the first line of the prompt, by which people know a run in a list
 
     @property
     def options(self) -> ToolOptions:

@@ -91,13 +91,14 @@ class AsyncRuns:
         mode: str | None = None,
         arguments: Sequence[str] = (),
         continues: str | None = None,
+        terminal: str | None = None,
         say: Callable[[str], None] | None = None,
         command_id: str | None = None,
     ) -> Run:
         """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
 
-        `continues` is the run whose conversation it goes on with, `last` the newest one of its tool. `say` is told what
-        the tool may change, before the first run of the session that may.
+        `terminal` is where it is asked for; `continues` the run whose conversation it goes on with, `last` the newest
+        one of its tool. `say` is told what the tool may change, before the first run of the session that may.
         """
         session = await self._sessions.read(ref)
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
@@ -115,6 +116,7 @@ class AsyncRuns:
             options=choice.options,
             continues=choice.before.id if choice.before else None,
             seen=choice.seen,
+            terminal=terminal,
             edits_told=choice.tell(session, say),
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt

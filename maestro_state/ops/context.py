@@ -14,6 +14,7 @@ from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run, Snaps
 from maestro_state.errors import ContentTooLarge, InvalidValue, Refused, RunNotFound, WorkFailed
 from maestro_state.ops.replies import accept
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.ops.values import preview
 from maestro_state.scripts import Call, load
 from maestro_state.states import SessionState
 
@@ -30,9 +31,6 @@ AHEAD_ITEMS = 32
 
 #: Longest label, and how many an item may have.
 LABEL_MAX, LABELS_MAX = 100, 20
-
-#: Longest first line of a text that is kept beside it, in characters.
-PREVIEW_MAX = 80
 
 _ITEM_ID = re.compile(r"(?:ctx-)?0*([1-9][0-9]{0,8})", re.ASCII)
 _RUN_ID = re.compile(r"0*([1-9][0-9]{0,8})", re.ASCII)
@@ -105,22 +103,15 @@ def new_text(terms: Terms, now_ms: int, content: bytes, labels: Iterable[str], n
     if not content:
         raise InvalidValue("the text is empty")
     check_size(terms, "the text", len(content))
+    first = preview(content)
     return NewItem(
         kind="text",
-        source={"added_at": iso(now_ms), "size": len(content)} | _preview(content),
+        source={"added_at": iso(now_ms), "size": len(content)} | ({"preview": first} if first else {}),
         content=content,
         digest=digest_of(content),
         labels=check_labels(labels),
         notes=_notes(notes),
     )
-
-
-def _preview(content: bytes) -> dict[str, str]:
-    """Return the first line that says something, by which people know a text in a list."""
-    # Of a text whose beginning is empty or no text, nothing: reading on would take as long as it is.
-    lines = content[: 8 * PREVIEW_MAX].decode(errors="replace").splitlines()
-    first = next((line.strip() for line in lines if line.strip()), "")
-    return {"preview": first[:PREVIEW_MAX]} if first else {}
 
 
 def new_file(

@@ -14,6 +14,7 @@ from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNot
 from maestro_state.ops.contents import run_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.ops.values import preview
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import RESTING, SessionState
 
@@ -22,6 +23,9 @@ SOURCES = ("cli", "stdin", "file")
 
 #: Most times a run may be tried again.
 RETRIES_MAX = 10
+
+#: Longest name of a terminal that is kept, in characters.
+_TERMINAL_MAX = 80
 
 _RUN_ID = re.compile(r"[0-9]{1,9}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
@@ -42,6 +46,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     options: ToolOptions = ToolOptions()
     continues: str | None = None
     seen: tuple[str, ...] = ()  #: digests of what the conversation it goes on with was sent before
+    terminal: str | None = None  #: where it is asked for, for those who look on
     edits_told: str | None = None  #: what tools may change, with what the asking person was told now
 
 
@@ -110,6 +115,9 @@ def start_run(
         arguments=request.options.arguments,
         continues=request.continues,
         seen=list(request.seen),
+        user=terms.user,
+        terminal=request.terminal[:_TERMINAL_MAX] if request.terminal else None,
+        prompt_preview=preview(prompt),
     )
     rest = msgspec.json.encode(run).removeprefix(b'{"id":"",')
     target = "" if request.dry else str(SessionState.RUNNING)

@@ -115,9 +115,25 @@ def test_a_watcher_who_leaves_is_told_how_to_go_on(project: Path):
 
     printed(project, "run", "p", "--tool", "echo ''")
     everything = ("watch", "--from", "start", "--until-idle", "0.2")
-    assert "run.finished" in (shown := maestro_command(project, *everything).stdout)
-    assert "run.output" not in shown  # a line of nothing is nothing to see
+    assert "0001 ✓ success" in (shown := maestro_command(project, *everything).stdout)
+    assert "0001 │" not in shown  # a line of nothing is nothing to see
     assert '"run.output"' in maestro_command(project, *everything, "--json").stdout
+
+
+def test_a_watcher_is_told_of_another_session_and_another_tool(project: Path):
+    """Whoever watches the active session hears that the checkout moved on, and back, and that a tool was chosen."""
+    first = printed(project, "session", "start", "first")["id"]
+    screen = Screen(project, "watch")
+    screen.wait_for(b"watching")
+    wait_until(lambda: printed(project, "session", "status")["attached"], "it is attached")
+    printed(project, "use", "echo", env={"MAESTRO_USER": "ana"})
+    screen.wait_for(b"ana chose echo: runs of this session use it from now on")
+    second = printed(project, "session", "start", "second")["id"]
+    screen.wait_for(f"the active session is now {second}; you still watch {first}".encode())
+    printed(project, "session", "switch", first)
+    screen.wait_for(f"{first}, which you watch, is this checkout's active session again".encode())
+    screen.press(b"\x03")
+    assert screen.end() == 130
 
 
 def test_a_name_that_is_live_already_is_started_with_a_hint(project: Path):

@@ -6,8 +6,6 @@ import pytest
 
 from cli import first_screen, output
 from cli.main import COMMANDS
-from cli.watch import describe
-from maestro_state.models import Event
 from maestro_state.states import SessionState
 
 HOSTILE = "\x1b]0;owned\x07 red\x1b[31m \u202egnp"
@@ -58,12 +56,6 @@ def test_beginnings_tell_ids_apart():
     assert output.telling_length(["74c717aa-1776", "84c717aa-1776"]) == 8
     assert output.telling_length(["74c717aa-1776", "74c717aa-1876"]) == 11
     assert output.telling_length(["discussion", "discussion-2", "discussion"]) == 11
-
-
-def test_a_cancel_is_shown_by_its_run():
-    """An asked-for cancel names its run as every other event of a run does."""
-    shown = describe(Event("1794807908676-0", "run.cancel_requested", {"run": "0002", "user": "ana"}))
-    assert shown.endswith("run.cancel_requested  0002 (ana)")
 
 
 @pytest.mark.parametrize(("count", "words"), [(0, "0 bytes"), (1, "1 byte"), (2, "2 bytes")])
