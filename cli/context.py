@@ -32,6 +32,7 @@ def context() -> None:
 @click.option("--note", metavar="TEXT", help="A note kept with the items.")
 @click.option("--follow", is_flag=True, help="Take files that a named link out of the project leads to.")
 @click.option("--again", is_flag=True, help="Add a file once more that is there already, unchanged.")
+@click.option("--force", is_flag=True, help="Add files that look as if they held a secret, too.")
 @json_option
 @pass_app
 def add(
@@ -42,12 +43,14 @@ def add(
     note: str | None,
     follow: bool,
     again: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Add files, folders, globs or texts, each with a snapshot of its content; - reads a text from standard input.
 
     An argument that names no file is a text, unless it looks like a path. Folders and globs leave out what .gitignore
-    names. A file that is there already, unchanged, is not added a second time.
+    names, Maestro's own files, and files that look as if they held a secret; one of those that is named is refused. A
+    file that is there already, unchanged, is not added a second time.
 
     \b
     Example:
@@ -64,7 +67,14 @@ def add(
     shown = output.Progress("added")
     try:
         added = app.maestro.context.add(
-            *arguments, kind=kind, labels=labels, note=note, follow=follow, again=again, progress=shown.update
+            *arguments,
+            kind=kind,
+            labels=labels,
+            note=note,
+            follow=follow,
+            again=again,
+            force=force,
+            progress=shown.update,
         )
     finally:
         # After Ctrl-C it stays on the screen: what it counts is in the session, whole.
@@ -234,9 +244,10 @@ def use_output(app: App, run: str, lines: str | None, note: str | None, as_json:
 
 @context.command()
 @click.argument("item_ids", nargs=-1, metavar="[ID…]", shell_complete=offers.items)
+@click.option("--force", is_flag=True, help="Take files that look as if they held a secret by now, too.")
 @json_option
 @pass_app
-def refresh(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
+def refresh(app: App, item_ids: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Take a new snapshot of files that changed, in the place of the old one; without IDs, of all of them.
 
     \b
@@ -245,7 +256,7 @@ def refresh(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
     """
     from cli import output
 
-    added = app.maestro.context.refresh(*item_ids)
+    added = app.maestro.context.refresh(*item_ids, force=force)
     _show_added(added, "refreshed", as_json=as_json)
     if not added.items and not as_json and sys.stderr.isatty():
         output.note("nothing changed")

@@ -46,6 +46,7 @@ class AsyncContext:
         note: str | None = None,
         follow: bool = False,
         again: bool = False,
+        force: bool = False,
         folder: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> Added:
@@ -55,7 +56,8 @@ class AsyncContext:
         itself, unless it looks like a path; `kind` file or text decides it for all, and bytes are always a text.
         Items are added in batches, each whole or not at all; `progress` is told after each. A file that is an active
         item already, with the same content, is not added a second time unless `again`; two that add it at the same
-        moment both do.
+        moment both do. A file that looks as if it held a secret is refused, and left out of a folder or glob, unless
+        `force`.
         """
         from maestro_state.files.ahead import ahead
         from maestro_state.files.choosing import choose
@@ -67,7 +69,8 @@ class AsyncContext:
         with Tree(self._project.root) as tree:
             where = os.fspath(folder or os.getcwd())
             choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
-            making = Making(tree, terms, self._server.now_ms(), checked, note)
+            making = Making(tree, terms, self._server.now_ms(), checked, note, force=force)
+            making.check_named(choice.entries)
             texts = [making.text(entry) for entry in choice.entries if isinstance(entry, bytes)]
             total, added, unchanged = len(choice.entries), Items(), Items()
             batches = making.batches(choice.entries, texts)
@@ -136,10 +139,11 @@ class AsyncContext:
         mark = RelevantOutput(run_id=found.id, added_at=iso(stamp.now_ms), note=item.notes)
         return Added(await self._add(session_id, [item], mark))
 
-    async def refresh(self, *item_ids: str, ref: str | None = None) -> Added:
+    async def refresh(self, *item_ids: str, ref: str | None = None, force: bool = False) -> Added:
         """Take a new snapshot of files that changed, as new items in the place of the old ones, which stay in history.
 
-        Without ids: of all active files; those that are gone are skipped, and said.
+        Without ids: of all active files; those that are gone, or look as if they held a secret by now, are skipped, and
+        said. `force` takes the latter too.
         """
         from maestro_state.files.making import Making
         from maestro_state.files.reading import Tree
@@ -152,7 +156,7 @@ class AsyncContext:
         files = chosen or [item for item in items if item.state == "active" and item.kind == "file"]
         added = Items()
         with Tree(self._project.root) as tree:
-            making = Making(tree, terms, self._server.now_ms(), (), None)
+            making = Making(tree, terms, self._server.now_ms(), force=force)
             for batch in making.refreshed(files, is_named=bool(chosen)):
                 added += await self._add(session_id, batch)
         return Added(added, making.skipped)

@@ -2,7 +2,8 @@
 
 MaestroError                    code · hint · exit_code
 ├─ UsageError            2      bad input: refused before anything changed
-│     InvalidName · InvalidValue · AmbiguousReference · ConfigError · ContentTooLarge · PathRefused
+│     InvalidName · InvalidValue · AmbiguousReference · ConfigError · ContentTooLarge · PathRefused ·
+│     SecretFound
 ├─ NotFound              3
 │     SessionNotFound · NoActiveSession · ItemNotFound · PathNotFound · ToolNotFound · NoTool · RunNotFound ·
 │     RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
@@ -52,6 +53,7 @@ from maestro_state.errors.runs import (
     RunIsOver,
     RunNotFound,
     RunsOpen,
+    SecretFound,
     ToolNotFound,
 )
 from maestro_state.errors.sessions import (
@@ -117,6 +119,7 @@ __all__ = [
     "RunNotFound",
     "RunsOpen",
     "ScriptError",
+    "SecretFound",
     "ServerStorageError",
     "ServerUnavailable",
     "SessionExists",

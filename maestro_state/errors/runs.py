@@ -17,6 +17,12 @@ class PathRefused(UsageError):
     code = "path_refused"
 
 
+class SecretFound(UsageError):
+    """The file looks as if it held a secret."""
+
+    code = "secret_found"
+
+
 class PathNotFound(NotFound):
     """There is no such file."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from maestro_state.errors import MaestroError, PathRefused, WorkFailed
 from maestro_state.files.patterns import Rule, is_ignored, parse_rules
-from maestro_state.files.reading import PRIVATE, Place, Tree
+from maestro_state.files.reading import OWN_FOLDERS, PRIVATE, Place, Tree
 
 _REFUSED = (*PRIVATE, "..", ".", "")
 
@@ -31,9 +31,11 @@ def list_folder(tree: Tree, folder: str) -> list[str]:
     prefix = "" if folder == "." else folder + "/"
     found = _by_git(os.path.join(tree.root, folder))
     if found is None:
-        return sorted(_by_walking(tree, folder))
-    # A repository's index may have been made by hand, to name what is not in it.
-    return sorted({prefix + name for name in found if not any(part in _REFUSED for part in name.split("/"))})
+        paths = set(_by_walking(tree, folder))
+    else:
+        # A repository's index may have been made by hand, to name what is not in it.
+        paths = {prefix + name for name in found if not any(part in _REFUSED for part in name.split("/"))}
+    return sorted(path for path in paths if not path.startswith(OWN_FOLDERS))
 
 
 def _by_git(folder: str) -> list[str] | None:

@@ -15,6 +15,9 @@ from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused, Wor
 #: Folders whose content never becomes context: Maestro's own, and git's.
 PRIVATE = (".maestro", ".git")
 
+#: Where Maestro keeps work sessions and discussions: never meant when a folder or a glob is.
+OWN_FOLDERS = ("docs/sessions/", "docs/maestro/sessions/")
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 

@@ -123,9 +123,13 @@ def new_file(
     labels: tuple[str, ...] = (),
     notes: str | None = None,
     follow: bool = False,
+    force: bool = False,
     replaces: str = "",
 ) -> NewItem:
-    """Make an item of a file's content at this moment; `follow` for one that a link out of the project led to."""
+    """Make an item of a file's content at this moment; `follow` for one that a link out of the project led to.
+
+    `force` for one that is wanted whatever it holds: it stays wanted when it is refreshed.
+    """
     digest = digest_of(content)
     source: dict[str, Any] = {
         "path_rel": path_rel,
@@ -136,6 +140,8 @@ def new_file(
     }
     if follow:
         source["follow"] = True
+    if force:
+        source["force"] = True
     return NewItem(
         kind="file",
         source=source,
