@@ -14,23 +14,21 @@ from cli.app import App, pass_app
 def worker(app: App, count: int, burst: bool) -> int:
     """Carry out runs until told to stop.
 
-    The embedded server brings a worker of its own; this is for more of them, and for a server that a team shares.
-    Ctrl-C lets the run that is under way finish, a second one ends it.
+    The embedded server brings its own workers; this is for a server that a team shares. Runs asked for on this machine,
+    by this user, see the asking terminal's environment. Ctrl-C, or SIGTERM, lets the runs that are under way end within
+    MAESTRO_STOP_GRACE_SECONDS; a second one ends them.
 
     \b
     Example:
       maestro worker --count 4
     """
     from cli import output
-    from workers.worker import check_rights, work
+    from workers.together import work_together
+    from workers.worker import check_rights
 
     maestro = app.maestro
     root = str(maestro.project.root)
     maestro.sessions.newest(1)  # the server is there, or this says why not
     check_rights(root, maestro.settings)
     output.note(f"{count} worker{'s' if count > 1 else ''} for '{maestro.settings.namespace}' (Ctrl-C stops)")
-    if count == 1:
-        return work(root, burst=burst)
-    from workers.pool import work_together
-
     return work_together(root, count, burst=burst)

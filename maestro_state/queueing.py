@@ -91,6 +91,11 @@ def job_status(terms: Terms, job_id: str) -> Query:
     return Query(("HGET", terms.keys.queue(job_id)[0], "status"), lambda reply: None if reply is None else text(reply))
 
 
+def waiting_jobs(terms: Terms) -> Query:
+    """Ask how many jobs wait."""
+    return Query(("LLEN", terms.keys.queue("")[1]), int)
+
+
 def worker_names(terms: Terms) -> Query:
     """Read the keys of the workers that said they listen; whether one still lives, its key says."""
     # Only handed back to the server, and so not decoded: whoever can write there can write any bytes.

@@ -126,6 +126,10 @@ class MaestroSettings(BaseSettings):
         json_schema_extra={"trusted": True},
     )
     run_timeout_seconds: _Number = Field(3600, ge=1, le=30 * _DAY, description="Longest time a run may take.")
+    workers: _Number = Field(8, ge=1, le=256, description="Runs that the embedded stack carries out at once, at most.")
+    stop_grace_seconds: _Number = Field(
+        60, ge=0, le=_DAY, description="Time that a worker told to stop gives the run under way to end."
+    )
     stack_idle_seconds: _Number = Field(
         1800, ge=1, le=365 * _DAY, description="Time without use after which the private server stops."
     )

@@ -67,6 +67,8 @@ class Settings:
     checkpoint_seconds: int = 60
     dirty_grace_seconds: int = 2_592_000
     run_timeout_seconds: int = 3600
+    workers: int = 8
+    stop_grace_seconds: int = 60
     stack_idle_seconds: int = 1800
     retention_days: int = 30
     cleanup: str = "off"

@@ -76,8 +76,15 @@ def servers(root: Path) -> list[int]:
 
 
 def supervisors(root: Path) -> list[int]:
-    """List the supervisors of the project."""
-    return [pid for pid in processes_in(root) if b"workers.stack" in _arguments(pid)]
+    """List the supervisors of the project; their workers are forks of them."""
+    found = {pid: _parent(pid) for pid in processes_in(root) if b"workers.stack" in _arguments(pid)}
+    return [pid for pid, parent in found.items() if parent not in found]
+
+
+def workers(root: Path) -> list[int]:
+    """List what the project's supervisors have forked: workers, their guards, a pass over the sessions."""
+    found = [pid for pid in processes_in(root) if b"workers.stack" in _arguments(pid)]
+    return sorted(set(found) - set(supervisors(root)))
 
 
 def open_files(pid: int) -> set[str]:
@@ -102,6 +109,13 @@ def write_program(path: Path, body: str) -> Path:
     path.write_text(f"#!{sys.executable}\n{body}")
     path.chmod(0o700)
     return path
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def _reads(pid: int, link: str) -> str:

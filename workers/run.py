@@ -20,6 +20,7 @@ from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.rendering import render
 from maestro_state.tools_file import trusted_paths
 from workers.aftermath import follow_up
+from workers.channel import Channel
 from workers.finalize import PutBack
 from workers.guard import Guard
 from workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
@@ -27,6 +28,8 @@ from workers.outbox import Outbox
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
+#: Why a run ended whose worker was told to leave and could not wait for it any longer.
+STOPPED = "its worker was stopped while it ran"
 #: Longest reason kept of an error.
 _ERROR_CHARS = 2000
 
@@ -41,9 +44,13 @@ class Workshop:
     redis_url: str | None = None
     client_name: str | None = None
     guard: Guard | None = None
+    #: Where the environments of runs are, if this worker is one of several of a process.
+    channel: Channel | None = None
     #: Called with every beat; returns why to stop, or None.
     on_beat: Callable[[], str | None] = field(default=lambda: None)
 
+    #: Whether a run is under way: not what follows it, which can be done again.
+    is_at_work: bool = field(default=False, init=False)
     put_back: PutBack = field(default_factory=PutBack, init=False)
     _maestro: Maestro | None = field(default=None, init=False)
 
@@ -71,6 +78,7 @@ class Workshop:
                 _log.info("run_not_claimed", reason=str(error))
                 return None
             attempt = _Attempt(self, maestro, claim)
+            self.is_at_work = True
             try:
                 ended = attempt.make()
                 maestro.claims.finish(claim, ended)
@@ -83,6 +91,10 @@ class Workshop:
                 _log.error("run_given_up", reason=str(error))
                 attempt.give_up(error)
                 return None
+            finally:
+                self.is_at_work = False
+            if self.channel is not None:
+                self.channel.say_over(session_id, run_id)
             _log.info("run_finished", status=ended.status)
             follow_up(maestro, session_id, run_id)
             return ended.status
@@ -275,7 +287,7 @@ class _Attempt:
             case "unguarded":
                 return "error", "the process that guards it was killed, and it was ended"
             case "stopped":
-                return "error", "its worker was stopped while it ran"
+                return "error", STOPPED
         return outcome.status, outcome.error
 
     def _usage(self, tool: Tool, outcome: Outcome) -> Usage:

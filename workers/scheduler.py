@@ -9,7 +9,7 @@ unnoticed costs time, nothing else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.logs import get_logger
 from maestro_state.ops.leases import LEASE_MS, SCHEDULE, Lease
-from workers.usage import SERVICE_CLIENT
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
@@ -156,9 +155,7 @@ def the_work(*, cleans: bool) -> Work:
     return Work(one_pass, cleanup)
 
 
-def keep_house(
-    project: str, *, redis_url: str | None = None, client_name: str | None = None, cleans: bool = True
-) -> int:
+def keep_house(project: str, *, cleans: bool = True) -> int:
     """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status.
 
     Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
@@ -172,7 +169,7 @@ def keep_house(
     leaving = leave_on_signal()
 
     def open_maestro() -> Maestro:
-        return Maestro(project, redis_url=redis_url, client_name=client_name)
+        return Maestro(project)
 
     with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
@@ -180,19 +177,22 @@ def keep_house(
     return 0
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Keep house for one project's embedded server; its stack starts this."""
-    import argparse
+def make_a_pass(open_maestro: Callable[[], Maestro]) -> None:
+    """Do once what a scheduler does, unless one is active already; what is due daily only if it is.
 
-    from maestro_state.embedded import socket_address
-
-    parser = argparse.ArgumentParser(prog="workers.scheduler", description="Keep house for a project's stack.")
-    parser.add_argument("--project", required=True, help="root folder of the project")
-    root = parser.parse_args(arguments).project
-    # Named outright: this never starts the embedded server, which may have been stopped on purpose.
-    # Nobody started this to have anything removed: any command, a read one too, brings it up.
-    return keep_house(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT, cleans=False)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    Nobody started this to have anything removed: any command, a read one too, brings the stack up.
+    """
+    with open_maestro() as maestro:
+        lease = maestro.schedule.take()
+        if lease.fence is None:
+            return
+        work, kept = the_work(cleans=False), _Kept(open_maestro, lease)
+        try:
+            if work.sweep(maestro):
+                maestro.schedule.note_swept(lease)
+            if maestro.schedule.now_ms() >= lease.cleaned_at + CLEANUP_MS and work.cleanup(maestro):
+                maestro.schedule.note_cleaned(lease)
+        finally:
+            kept.close()
+            if not kept.is_lost.is_set():
+                maestro.schedule.leave(lease)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -47,6 +48,35 @@ class Service(Protocol):
         """
 
 
+class Part(Protocol):
+    """One part of what a supervisor looks after."""
+
+    def tend(self, now_s: float) -> float:
+        """Do what is due; return in how many seconds to come back at the latest."""
+
+    def connects(self) -> bool:
+        """Tell whether it made connections to the server, since this was last asked, that are not use."""
+
+    def before_stop(self, *, asked: bool) -> bool:
+        """Bring what it does to a safe point; see `Service.before_stop`."""
+
+    def stop(self, timeout_s: float) -> None:
+        """End what it runs, by force after `timeout_s`; it may be tended again afterwards."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+
+
+def program(module: str, root: str, *flags: str) -> list[str]:
+    """Return the command that runs one of our programs for a project."""
+    # -P: otherwise the current folder comes first on the path, and a project's own `workers` would be run.
+    return [sys.executable, "-P", "-m", module, "--project", root, *flags]
+
+
 @dataclass(slots=True)
 class ProcessService:
     """A service that is one program with its arguments."""
@@ -76,11 +106,6 @@ class ProcessService:
             start_new_session=True,
             preexec_fn=bound_to_parent(),
         )
-
-    def ask_to_stop(self) -> None:
-        """Ask the program to end, and do not wait for it."""
-        if self._process is not None and self.is_alive():
-            _signal_group(self._process.pid, signal.SIGTERM)
 
     def stop(self, timeout_s: float) -> None:
         """Ask the whole group to end, then make it."""
@@ -113,6 +138,27 @@ class Keeper:
     _pause_s: float = FIRST_PAUSE_S
     _due_s: float = 0.0
     _started_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The service's."""
+        return self.service.name
+
+    def connects(self) -> bool:
+        """Tell that it makes no connections."""
+        return False
+
+    def before_stop(self, *, asked: bool) -> bool:
+        """Ask the service."""
+        return self.service.before_stop(asked=asked)
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop the service."""
+        self.service.stop(timeout_s)
+        self._started_s = None
+
+    def close(self) -> None:
+        """Nothing is left open."""
 
     def tend(self, now_s: float) -> float:
         """Start the service if it is due; return in how many seconds to come back at the latest."""

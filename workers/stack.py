@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
-import signal
+import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from maestro_state.clock import iso, now_ms
 from maestro_state.embedded import is_running, locks, paths
@@ -23,14 +22,10 @@ from maestro_state.embedded.wire import WireError
 from maestro_state.errors import MaestroError
 from maestro_state.kernel import keep_private
 from maestro_state.settings_cache import load_settings
-from workers.insiders import stack_services
-from workers.services import Keeper
+from workers.insiders import stack_parts
+from workers.loop import Loop
+from workers.services import Part
 from workers.usage import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from workers.services import Service
 
 #: Seconds without any use after which the stack stops, unless told otherwise.
 IDLE_S = 1800
@@ -49,23 +44,29 @@ SERVICE_STOP_S = 10.0
 _MAX_LOG_BYTES = 1_000_000
 
 
+#: Makes what a supervisor looks after, given what it waits with and where it logs.
+Parts = Callable[[Loop, Callable[[str], None]], Sequence[Part]]
+
+
 @dataclass(slots=True)
 class Supervisor:
     """Looks after one project's stack until it is idle, gone, or told to leave."""
 
     root: Path
     idle_s: float
-    services: Sequence[Service]
+    make_parts: Parts
     log: Callable[[str], None]
     gone_s: float = GONE_S
     _leaving: bool = field(default=False, init=False)
+    _parts: Sequence[Part] = field(default=(), init=False)
 
     def run(self) -> None:
         """Supervise, and come back when there is nothing left to look after."""
-        with paths.open_data_folder(self.root) as folder, _Signals(self._leave) as signals:
+        with paths.open_data_folder(self.root) as folder, Loop(self._leave) as loop:
             while (lock := _take_lock(folder)) is not None:
+                loop.own = [lock, folder]
                 try:
-                    self._supervise(folder, lock, signals)
+                    self._supervise(folder, lock, loop)
                 finally:
                     os.ftruncate(lock, 0)
                     os.close(lock)
@@ -77,60 +78,68 @@ class Supervisor:
     def _leave(self) -> None:
         self._leaving = True
 
-    def _supervise(self, folder: int, lock: int, signals: _Signals) -> None:
-        keepers = [Keeper(service, self.log) for service in self.services]
+    def _supervise(self, folder: int, lock: int, loop: Loop) -> None:
         usage = Usage(lambda: paths.socket_address(self.root))
+        syncer = Syncer(folder)
         self.log(f"supervisor_started pid={os.getpid()} idle_s={self.idle_s:g}")
         try:
-            self._watch(keepers, usage, signals, folder, lock)
+            self._parts = self.make_parts(loop, self.log)
+            self._watch(usage, syncer, loop, folder, lock)
         finally:
-            for service in reversed(self.services):
-                service.stop(SERVICE_STOP_S)
+            for part in reversed(self._parts):
+                part.stop(SERVICE_STOP_S)
+                part.close()
+            self._parts = ()
+            syncer.close()
             usage.close()
             sync_data(folder)  # also what a server wrote last before it was stopped
             self.log("supervisor_left")
 
-    def _watch(self, keepers: list[Keeper], usage: Usage, signals: _Signals, folder: int, lock: int) -> None:
+    def _watch(self, usage: Usage, syncer: Syncer, loop: Loop, folder: int, lock: int) -> None:
         look_s = min(LOOK_S, self.idle_s / 4)
         used_s = seen_s = time.monotonic()
+        looked_s = -look_s
         while True:
             now_s = time.monotonic()
-            if not locks.is_current(lock, folder, paths.STACK_LOCK):
-                # The project's folder was removed: the server writes to files nobody can find any more.
-                self.log("folder_removed")
-                usage.kill()
-                self._leaving = True
-                return
-            sync_data(folder)
-            used = usage.look()
-            if used is not None:
-                seen_s = now_s
-            if used:
-                used_s = now_s
-            if used is not None and (writes := usage.heed_room(folder)) is not None:
-                self.log(f"server_takes_writes={'yes' if writes else 'no, its disk is full'}")
-            if used is not None and usage.tidy(now_s):
-                self.log("log_written_anew")
             if self._leaving:
-                self._settle(signals)
+                self._settle(loop)
                 return
-            if now_s - seen_s >= self.gone_s:
-                self.log("server_gone")
-                return
-            if used is False and now_s - used_s >= self.idle_s and self._stop_idle(usage):
-                return
-            signals.wait(min([look_s, *(keeper.tend(now_s) for keeper in keepers)]))
+            if now_s >= looked_s + look_s:
+                looked_s = now_s
+                if not locks.is_current(lock, folder, paths.STACK_LOCK):
+                    # The project's folder was removed: the server writes to files nobody can find any more.
+                    self.log("folder_removed")
+                    usage.kill()
+                    self._leaving = True
+                    return
+                syncer.sync()
+                used = usage.look(is_discounted=any(part.connects() for part in self._parts))
+                if used is not None:
+                    seen_s = now_s
+                if used:
+                    used_s = now_s
+                if used is not None and (writes := usage.heed_room(folder)) is not None:
+                    self.log(f"server_takes_writes={'yes' if writes else 'no, its disk is full'}")
+                if used is not None and usage.tidy(now_s):
+                    self.log("log_written_anew")
+                if now_s - seen_s >= self.gone_s:
+                    self.log("server_gone")
+                    return
+                if used is False and now_s - used_s >= self.idle_s and self._stop_idle(usage):
+                    return
+            due_s = min((part.tend(now_s) for part in self._parts), default=look_s)
+            loop.wait(min(due_s, looked_s + look_s - time.monotonic()))
 
     def _stop_idle(self, usage: Usage) -> bool:
-        """Stop the server unless a service objects, or somebody came while they were asked."""
-        if not self._services_agree(asked=False):
+        """Stop the server unless a part objects, or somebody came while they were asked."""
+        if not self._parts_agree(asked=False):
             return False
-        if usage.look() is not False:
+        if usage.look(is_discounted=True) is not False:
             return False
-        for service in reversed(self.services):
-            service.stop(SERVICE_STOP_S)
+        for part in reversed(self._parts):
+            part.stop(SERVICE_STOP_S)
         if usage.has_clients():
-            return False  # the services come back with the next look
+            return False  # the parts come back with the next look
         try:
             usage.shut_down()
         except WireError as error:
@@ -139,46 +148,51 @@ class Supervisor:
         self.log("server_stopped_idle")
         return True
 
-    def _settle(self, signals: _Signals) -> None:
-        """Let the services get to a safe point; one that waits for somebody else does so for a while only."""
+    def _settle(self, loop: Loop) -> None:
+        """Let the parts get to a safe point; one that waits for somebody else does so for a while only."""
         until_s = time.monotonic() + SETTLE_S
         pause_s, longest_s = SETTLE_PAUSES_S
-        while not self._services_agree(asked=True) and time.monotonic() < until_s:
-            signals.wait(pause_s)
+        while not self._parts_agree(asked=True) and time.monotonic() < until_s:
+            loop.wait(pause_s)
             pause_s = min(2 * pause_s, longest_s)
 
-    def _services_agree(self, *, asked: bool) -> bool:
-        objecting = [service.name for service in self.services if not service.before_stop(asked=asked)]
+    def _parts_agree(self, *, asked: bool) -> bool:
+        objecting = [part.name for part in self._parts if not part.before_stop(asked=asked)]
         if objecting:
             self.log(f"stop_put_off by={','.join(objecting)}")
         return not objecting
 
 
-class _Signals:
-    """Turns SIGTERM, SIGINT and SIGCHLD into an early end of a wait."""
+class Syncer:
+    """Brings the server's log to the disk: by a thread, since a disk that many write to takes its time.
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave = leave
+    The only thread there is: it holds nothing a forked child could wait for.
+    """
 
-    def __enter__(self) -> Self:
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        os.set_blocking(self._writer, False)
-        signal.set_wakeup_fd(self._writer)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: self._leave())
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        return self
+    def __init__(self, folder: int) -> None:
+        """Take the open folder of the server."""
+        self._folder = os.dup(folder)
+        self._due = threading.Event()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+        self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(-1)
-        os.close(self._reader)
-        os.close(self._writer)
+    def sync(self) -> None:
+        """Have it done; comes back at once."""
+        self._due.set()
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait for a signal, at most this long."""
-        if select.select([self._reader], [], [], timeout_s)[0]:
-            os.read(self._reader, 1024)
+    def close(self) -> None:
+        """Do it once more, and end."""
+        self._is_over = True
+        self._due.set()
+        self._thread.join()
+        os.close(self._folder)
+
+    def _run(self) -> None:
+        while not self._is_over:
+            self._due.wait()
+            self._due.clear()
+            sync_data(self._folder)
 
 
 def _take_lock(folder: int) -> int | None:
@@ -210,7 +224,7 @@ def open_log(root: Path) -> int:
     return log
 
 
-def supervise(root: Path, *, idle_s: float, services: Sequence[Service] = (), gone_s: float = GONE_S) -> int:
+def supervise(root: Path, *, idle_s: float, parts: Parts, gone_s: float = GONE_S) -> int:
     """Run the supervisor in this process and return its exit status."""
     log = open_log(root)
 
@@ -220,7 +234,7 @@ def supervise(root: Path, *, idle_s: float, services: Sequence[Service] = (), go
 
     os.chdir("/")  # a supervisor must not keep a disk from being unmounted
     try:
-        Supervisor(root, idle_s, services, write, gone_s).run()
+        Supervisor(root, idle_s, parts, write, gone_s).run()
     except MaestroError as error:
         write(f"supervisor_failed reason={str(error)!r}")
         return error.exit_code
@@ -239,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         idle_s = load_settings(root, os.environ).stack_idle_seconds
     except MaestroError:
         idle_s = IDLE_S  # whoever set it wrong is told by every command
-    return supervise(root, idle_s=idle_s, services=stack_services(root))
+    return supervise(root, idle_s=idle_s, parts=lambda loop, log: stack_parts(root, loop, log))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,11 @@ class Usage:
     _tidying: Tidying = field(default_factory=Tidying)
     _room: Room = field(default_factory=Room)
 
-    def look(self) -> bool | None:
-        """Return whether the server was used since the last look, or None when there is no server."""
+    def look(self, *, is_discounted: bool = False) -> bool | None:
+        """Return whether the server was used since the last look, or None when there is no server.
+
+        Discounted, connections made since then do not count: some were the stack's own.
+        """
         try:
             wire = self._connect()
             made = int(read_info(wire.call("INFO", "stats")).get("total_connections_received", "0"))
@@ -53,7 +56,7 @@ class Usage:
             self.close()
             return None
         before, self._connections = self._connections, made
-        return foreign or before is None or made != before
+        return foreign or before is None or (made != before and not is_discounted)
 
     def has_clients(self) -> bool:
         """Say whether anybody but the stack itself is connected."""
@@ -144,11 +147,15 @@ class Insider:
     def maestro(self) -> Maestro:
         """Open it, unless it is; never starts the server."""
         if self._maestro is None:
-            from maestro_state import Maestro
-
-            url = f"unix://{socket_address(self._root)}"
-            self._maestro = Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
+            self._maestro = self.open()
         return self._maestro
+
+    def open(self) -> Maestro:
+        """Open another one."""
+        from maestro_state import Maestro
+
+        url = f"unix://{socket_address(self._root)}"
+        return Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
 
     def connect(self) -> None:
         """Connect now, while it does not count: a server that is not there is connected to when it is needed."""

@@ -1,7 +1,10 @@
 """The worker: RQ's, made safe and patient. `python -m workers.worker --project ROOT`.
 
 It runs jobs in its own process: a tool is a child process already, and a second fork would only cost time and hide
-from the tool that its worker died. One run at a time; more at once are more workers.
+from the tool that its worker died. One run at a time; more at once are more workers (`workers.pool`).
+
+SIGTERM and SIGINT let the run that is under way end, SIGTERM within the grace period; asked again, or by SIGQUIT, it
+leaves at once. SIGUSR1 lets one go that has nothing to do.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from maestro_state.errors import ConfigError, MaestroError, ServerUnavailable
 from maestro_state.kernel import keep_memory, keep_private
 from maestro_state.logs import configure_logs, get_logger
 from workers import jobs
+from workers.channel import Channel
 from workers.guard import Guard
 from workers.registries import OwnRegistries
 from workers.run import Workshop
@@ -85,7 +89,16 @@ class RunWorker(OwnRegistries):
     queue_class = SafeQueue
     death_penalty_class = _NoPenalty
 
-    def __init__(self, queue_name: str, workshop: Workshop, address: Address, *, name: str) -> None:
+    def __init__(
+        self,
+        queue_name: str,
+        workshop: Workshop,
+        address: Address,
+        *,
+        name: str,
+        grace_s: float = 0.0,
+        channel: Channel | None = None,
+    ) -> None:
         """Listen on one queue. With two, RQ loses the job of a worker that is killed between taking and starting it."""
         if not isinstance(queue_name, str) or not _QUEUE_NAME.fullmatch(queue_name):
             raise ConfigError(f"a worker listens on exactly one queue, and {queue_name!r} is not the name of one")
@@ -111,6 +124,9 @@ class RunWorker(OwnRegistries):
         self._impatient = queue_client(address, is_patient=False)
         self._signs: Signs | None = None
         self._leaving: str | None = None
+        self._grace_s = grace_s
+        self._ends_at: float | None = None
+        self._channel = channel
         workshop.on_beat = self._beat
 
     @property
@@ -141,6 +157,8 @@ class RunWorker(OwnRegistries):
 
     def run_maintenance_tasks(self) -> None:
         """Look after the runs of lost workers, and now and then do RQ's own upkeep."""
+        if self._stop_requested and self._job is None:
+            raise StopRequested  # the one place between two jobs where no job can be in hand
         self.tend()
         if self.last_cleaned_at is None or OwnRegistries.should_run_maintenance_tasks.fget(self):
             self._upkeep()
@@ -171,10 +189,12 @@ class RunWorker(OwnRegistries):
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Carry out a run in this process."""
         self._job = job
+        if self._channel is not None:
+            self._channel.say_busy()
         try:
             super().execute_job(job, queue)
         except (RedisConnectionError, RedisTimeoutError) as error:
-            if self._leaving is None:
+            if not self._stop_requested:
                 raise
             # The run's record is what counts, and it is on the state server.
             _log.warning("queue_not_told", job=job.id, reason=str(error))
@@ -182,10 +202,14 @@ class RunWorker(OwnRegistries):
         finally:
             self._job = None
             self._end_signs()
+            if self._channel is not None:
+                self._channel.say_free()
 
     def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
         """End the signs first: one that came after RQ has cleaned up would bring the job's keys back."""
         self._end_signs()
+        if self._stop_requested:
+            stop_waiting(self.connection)  # RQ would tell a queue that is away how the job ended, for ever
         super().handle_execution_ended(job, queue, heartbeat_ttl)
 
     def _beat(self) -> str | None:
@@ -196,6 +220,8 @@ class RunWorker(OwnRegistries):
             twin = copy(self)
             twin.connection = self._impatient
             self._signs = Signs(partial(self._sign, twin, self._job))
+        if self._ends_at is not None and time.monotonic() >= self._ends_at:
+            self._leave_now()
         return self._leaving
 
     def _sign(self, twin: RunWorker, job: Job) -> None:
@@ -220,11 +246,20 @@ class RunWorker(OwnRegistries):
     def _install_signal_handlers(self) -> None:
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, self._on_interrupt)
+        signal.signal(signal.SIGQUIT, self._on_quit)
+        signal.signal(signal.SIGUSR1, self._on_retire)
+        if self._channel is not None:
+            self._channel.say_free()  # only now: one that is let go must hear it
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
-        """Leave now: the run that is under way ends, and says why."""
+        """Take no new run; the one that is under way gets the grace period. Asked again, leave now."""
         del number, frame
-        self._leave_now()
+        if self._stop_requested or not self._workshop.is_at_work:
+            self._leave_now()
+        else:
+            _log.info("worker_leaving", grace_s=self._grace_s)
+            self._ends_at = time.monotonic() + self._grace_s
+        self._leave()
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """Leave after the run that is under way; asked again, leave now."""
@@ -233,10 +268,20 @@ class RunWorker(OwnRegistries):
             self._leave_now()
         self._leave()
 
+    def _on_quit(self, number: int, frame: FrameType | None) -> None:
+        """Leave now: the run that is under way ends, and says why."""
+        del number, frame
+        self._leave_now()
+        self._leave()
+
+    def _on_retire(self, number: int, frame: FrameType | None) -> None:
+        """Leave when there is nothing to do: not in the middle of taking a job, which would then have to be found."""
+        del number, frame
+        self._stop_requested = True
+
     def _leave_now(self) -> None:
         self._leaving = "stopped"
-        stop_waiting(self.connection)  # RQ would tell a queue that is away how the job ended, for ever
-        self._leave()
+        stop_waiting(self.connection)
 
     @property
     def is_leaving(self) -> bool:
@@ -281,7 +326,7 @@ def check_rights(root: str, settings: Settings) -> None:
         client.close()
 
 
-def work(root: str, *, burst: bool = False, client_name: str | None = None) -> int:
+def work(root: str, *, burst: bool = False, client_name: str | None = None, channel: Channel | None = None) -> int:
     """Work in this process until told to leave; with `burst`, until nothing waits. Returns the exit status."""
     from dataclasses import replace
 
@@ -294,11 +339,14 @@ def work(root: str, *, burst: bool = False, client_name: str | None = None) -> i
     keep_memory(KEPT_BYTES)
     state_url, address = addresses(root, settings)
     address = replace(address, client_name=client_name or address.client_name)
-    workshop = Workshop(root, state_url, client_name, Guard(alone=True))
+    workshop = Workshop(root, state_url, client_name, Guard(alone=True), channel)
     jobs.equip(workshop)
     # RQ names its connection after the worker: the stack's own must be known by it.
-    name = f"{client_name or settings.namespace}@{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    worker = RunWorker(settings.namespace, workshop, address, name=name)
+    # Whose environments it can get is part of its name: workers of other machines leave those runs to it.
+    mark = channel.holder if channel is not None else secrets.token_hex(3)
+    name = f"{client_name or settings.namespace}@{socket.gethostname()}-{os.getpid()}-{mark}"
+    grace_s = settings.stop_grace_seconds
+    worker = RunWorker(settings.namespace, workshop, address, name=name, grace_s=grace_s, channel=channel)
     worker.work(burst=burst, logging_level="WARNING")
     # RQ's worker also comes back from what it did not expect; whoever keeps it running must know the difference.
     return 0 if burst or worker.is_leaving else 1

@@ -49,6 +49,11 @@ class AsyncQueue:
         status: str | None = await self._queue.fetch(query)
         return status
 
+    async def waiting(self) -> int:
+        """Count the jobs that no worker has taken yet."""
+        count: int = await self._queue.fetch(queueing.waiting_jobs(self._server.terms))
+        return count
+
     async def workers(self) -> int:
         """Count the workers that listen now."""
         names = await self._queue.fetch(queueing.worker_names(self._server.terms))

@@ -57,6 +57,7 @@ class Maestro:
         opening = Opening.of(project or ".", environment, settings)
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
+        self.address = address
         self.server = Server(connect(address, revive=opening.revive), opening.terms, now_ms)
         self._is_cluster = address.scheme == "redis+cluster"
         self._environment = environment

@@ -50,6 +50,11 @@ class Queue:
         status: str | None = self._queue.fetch(query)
         return status
 
+    def waiting(self) -> int:
+        """Count the jobs that no worker has taken yet."""
+        count: int = self._queue.fetch(queueing.waiting_jobs(self._server.terms))
+        return count
+
     def workers(self) -> int:
         """Count the workers that listen now."""
         names = self._queue.fetch(queueing.worker_names(self._server.terms))

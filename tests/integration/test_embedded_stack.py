@@ -31,13 +31,14 @@ threading.Event().wait()
 SUPERVISE = f"""
 import sys
 from pathlib import Path
-from workers.services import ProcessService
+from workers.services import Keeper, ProcessService
 from workers.stack import supervise
 root = Path(sys.argv[1])
 quiet = root / "do-not-stop"
 command = [sys.executable, "-c", {SERVICE!r}, str(root)]
 dummy = ProcessService("dummy", command, ready_to_stop=lambda: not quiet.exists())
-raise SystemExit(supervise(root, idle_s=float(sys.argv[2]), services=[dummy], gone_s=float(sys.argv[3])))
+parts = lambda loop, log: [Keeper(dummy, log)]
+raise SystemExit(supervise(root, idle_s=float(sys.argv[2]), parts=parts, gone_s=float(sys.argv[3])))
 """
 
 

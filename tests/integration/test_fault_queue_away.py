@@ -102,7 +102,7 @@ def test_signs_in_the_runs_own_thread_would_have_ended_it(shop: Workshop, queue:
 @pytest.mark.parametrize("when", ["during a run", "after a run"])
 def test_a_worker_told_to_leave_does_not_wait_for_its_queue(shop: Workshop, queue: Server, when: str):
     """With the queue away, SIGTERM ends the run and the worker, or the worker that only waits to tell RQ of the end."""
-    worker = shop.start_worker(MAESTRO_QUEUE_URL=queue.url)
+    worker = shop.start_worker(MAESTRO_QUEUE_URL=queue.url, MAESTRO_STOP_GRACE_SECONDS="0")
     maestro, _, run = _begun(shop, queue)
     queue.kill()
     if when == "after a run":

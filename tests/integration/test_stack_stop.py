@@ -12,8 +12,9 @@ from maestro_state.ops import leases
 from tests.cli_runs import maestro_command, printed
 from tests.embedded_project import end, supervisors
 from tests.waiting import wait_until
-from workers.insiders import has_all_on_disk, has_no_open_run
+from workers.crew import has_no_open_run
 from workers.stack import Supervisor
+from workers.sweeps import has_all_on_disk
 
 
 def started(maestro, count):
@@ -100,7 +101,9 @@ class Pauses:
 def test_a_supervisor_told_to_leave_lets_its_services_settle(tmp_path):
     """It asks until they agree, with longer and longer pauses."""
     service, pauses = Slow(7), Pauses()
-    Supervisor(tmp_path, 600, [service], lambda _: None)._settle(pauses)
+    supervisor = Supervisor(tmp_path, 600, lambda _loop, _log: [], lambda _: None)
+    supervisor._parts = [service]
+    supervisor._settle(pauses)
     assert service.left == 0
     assert pauses.made == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
 

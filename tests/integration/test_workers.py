@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -186,16 +187,41 @@ def test_stderr_is_kept_only_when_debugging_is_asked_for(shop: Workshop):
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_worker_told_to_stop_ends_its_run_and_says_why(shop: Workshop):
-    """SIGTERM ends the tool at once, and the run with a reason; nothing stays open."""
-    worker = shop.start_worker()
+@pytest.mark.parametrize("asked", ["with no grace", "twice", "to quit"])
+def test_a_worker_that_cannot_wait_ends_its_run_and_says_why(shop: Workshop, asked: str):
+    """Out of grace, asked again or by SIGQUIT, it ends the tool at once, and the run with a reason."""
+    worker = shop.start_worker(MAESTRO_STOP_GRACE_SECONDS="0" if asked == "with no grace" else "3600")
     maestro = shop.open()
     maestro.sessions.start("stop", tool="sh -c 'echo started; sleep 600'")
     run = maestro.runs.start("p")
     wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
-    worker.terminate()
+    worker.send_signal(signal.SIGQUIT if asked == "to quit" else signal.SIGTERM)
+    if asked == "twice":
+        wait_until(lambda: b"worker_leaving" in shop.log.read_bytes(), "the worker has heard it")
+        worker.terminate()
     assert worker.wait(60) == 0
 
     ended = maestro.runs.read(run.id)
     assert (ended.status, ended.error) == ("error", "its worker was stopped while it ran")
     assert maestro.runs.workers() == 0
+
+
+def test_a_worker_told_to_stop_lets_its_run_end_and_takes_no_other(shop: Workshop):
+    """SIGTERM: the run that is under way ends as if nothing had been, the next one waits for another worker."""
+    worker = shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("drain", tool="sh -c 'echo started; while [ ! -e go ]; do sleep 0.05; done; echo ended'")
+    run = maestro.runs.start("p")
+    wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
+    waiting = maestro.runs.start("p")
+    worker.terminate()
+    wait_until(lambda: b"worker_leaving" in shop.log.read_bytes(), "the worker has heard it")
+    assert maestro.runs.read(run.id).status == "running"
+    (shop.project / "go").touch()
+    assert worker.wait(60) == 0
+
+    assert maestro.runs.read(run.id).status == "success"
+    assert maestro.runs.output(run.id) == b"started\nended\n"
+    assert maestro.runs.read(waiting.id).status == "pending"
+    shop.start_worker()
+    assert maestro.runs.wait(waiting).status == "success"
