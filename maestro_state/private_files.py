@@ -43,6 +43,19 @@ def cache_home(env: Mapping[str, str]) -> str | None:
     return _user_folder(env, "XDG_CACHE_HOME", ".cache")
 
 
+def state_home(env: Mapping[str, str]) -> str | None:
+    """Return the folder of what programs remember for the user, or None for a user without a home."""
+    return _user_folder(env, "XDG_STATE_HOME", os.path.join(".local", "state"))
+
+
+def is_inside(path: str, root: str | None) -> bool:
+    """Tell whether whoever may write the project may also write here."""
+    if root is None:
+        return False
+    root = os.path.realpath(root)
+    return os.path.commonpath([root, os.path.realpath(path)]) == root
+
+
 def login_name() -> str:
     """Return the name of the user who runs this; never fails, not even without an account."""
     try:

@@ -17,6 +17,7 @@ from maestro_state.errors import ConfigError
 from maestro_state.private_files import (
     cache_home,
     config_home,
+    is_inside,
     login_name,
     open_private_folder,
     read_private,
@@ -312,7 +313,7 @@ def _unseal(content: bytes) -> bytes | None:
 
 def _open_cache(files: _Files, env: Mapping[str, str], *, create: bool) -> int | None:
     home = cache_home(env)
-    if home is None or _is_inside(home, files.root):
+    if home is None or is_inside(home, files.root):
         return None
     # Reading makes no folder, and writing makes none in the place of a home that is not there.
     if not os.path.isdir(os.path.dirname(home) if create else os.path.join(home, "maestro", "settings")):
@@ -321,14 +322,6 @@ def _open_cache(files: _Files, env: Mapping[str, str], *, create: bool) -> int |
         return open_private_folder(home, "maestro", "settings")
     except OSError:
         return None
-
-
-def _is_inside(path: str, root: str | None) -> bool:
-    """Tell whether whoever may write the project may also write here."""
-    if root is None:
-        return False
-    root = os.path.realpath(root)
-    return os.path.commonpath([root, os.path.realpath(path)]) == root
 
 
 def _prune(folder: int) -> None:

@@ -94,7 +94,7 @@ def vouch_for_data(root: Path) -> bool:
     try:
         if not has_data(folder):
             return False
-        vouch(folder)
+        vouch(folder, root)
     finally:
         os.close(folder)
     return True
@@ -115,7 +115,7 @@ def repair_log(root: Path) -> list[str]:
         if lock is None:
             return []
         try:
-            done = mend_log(folder, also_in_the_middle=True) if origin.is_made_here(folder) else None
+            done = mend_log(folder, also_in_the_middle=True) if origin.is_made_here(folder, root) else None
         finally:
             os.close(lock)
     finally:

@@ -1,13 +1,28 @@
-"""Whether the server's data was made in this folder. A server obeys the file it starts from, and a stranger's project
-can bring one: data is loaded only when its mark holds this folder's inode number, which nobody can know in advance.
-A copy or a restored backup loses the mark too; `maestro trust` gives it back.
+"""Whether the server's data was made in this folder by this user.
+
+A server obeys the file it starts from, and a stranger's project can bring one. Data is loaded only when its mark is
+a token of which this user's own state folder, outside every project, has the digest and the folder's inode number. The
+token cannot be guessed, and one that became known counts in its own folder only. A project that is moved or renamed
+keeps it; a copy or a restored backup does not, until `maestro trust`.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerStorageError, ServerUnavailable
+from maestro_state.private_files import (
+    is_inside,
+    open_own_file,
+    open_private_folder,
+    read_private,
+    state_home,
+    write_private,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MARK = "made-here"
 #: What the server writes its data into, and starts from.
@@ -15,22 +30,41 @@ DATA = "appendonlydir"
 #: Older forms of it, which a server takes over when it finds them.
 OLD_DATA = ("appendonly.aof", "dump.rdb")
 
+_TOKEN_BYTES = 32
+#: Longer than any mark.
+_READ_BYTES = 128
+_NOT_OURS = "if it is yours: maestro trust; if not: move .maestro/server away"
 
-def check_origin(folder: int) -> None:
+
+def check_origin(folder: int, root: Path) -> None:
     """Refuse data that was not made here; mark a folder that has none yet."""
-    if _read_mark(folder) == _mark_of(folder):
+    if is_made_here(folder, root):
         return
     if has_data(folder):
-        raise ServerUnavailable(
-            "the server data in .maestro/server was not made here, and starting from it would obey whatever it holds",
-            hint="if it is yours: maestro trust; if not: move .maestro/server away",
-        )
-    vouch(folder)
+        if _read_mark(folder) == _inode_of(folder):  # all that earlier versions wrote
+            reason = "has the mark of an earlier version, which anybody could have written"
+        else:
+            reason = "was not made here, and starting from it would obey whatever it holds"
+        raise ServerUnavailable(f"the server data in .maestro/server {reason}", hint=_NOT_OURS)
+    vouch(folder, root)
 
 
-def is_made_here(folder: int) -> bool:
+def is_made_here(folder: int, root: Path) -> bool:
     """Tell whether the data in this folder is one's own."""
-    return _read_mark(folder) == _mark_of(folder)
+    mark = _read_mark(folder)
+    if len(mark) != 2 * _TOKEN_BYTES:
+        return False
+    place = _state_path(root)
+    if place is None or not os.path.isdir(place):
+        return False
+    try:
+        records = open_private_folder(place)
+        try:
+            return read_private(records, _digest(mark)) == _inode_of(folder)
+        finally:
+            os.close(records)
+    except OSError:
+        return False
 
 
 def has_data(folder: int) -> bool:
@@ -47,29 +81,57 @@ def has_data(folder: int) -> bool:
         os.close(data)
 
 
-def vouch(folder: int) -> None:
+def vouch(folder: int, root: Path) -> None:
     """Mark the data in this folder as one's own."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(MARK, flags, 0o600, dir_fd=folder)
+    place = _state_path(root)
+    if place is None:
+        raise ServerUnavailable(
+            "there is no folder outside the project to note that its server data was made here",
+            hint="set XDG_STATE_HOME to a folder of your own",
+        )
+    token = os.urandom(_TOKEN_BYTES).hex().encode()
     try:
-        os.write(handle, _mark_of(folder))
+        records = open_private_folder(place)
+        try:
+            write_private(records, _digest(token), _inode_of(folder), durable=True)
+        finally:
+            os.close(records)
+    except OSError as error:
+        raise ServerUnavailable(
+            f"cannot note in {place} that the project's server data was made here: {error.strerror}",
+            hint="make it writable for you alone, or set XDG_STATE_HOME to a folder of your own",
+        ) from error
+    try:
+        write_private(folder, MARK, token, durable=True)
     except OSError as error:
         reason = f"cannot write .maestro/server/{MARK}: {error.strerror}"
         raise ServerStorageError(reason, hint="free space on this disk") from error
-    finally:
-        os.close(handle)
 
 
-def _mark_of(folder: int) -> bytes:
-    return f"{os.fstat(folder).st_ino}\n".encode()
-
-
-def _read_mark(folder: int) -> bytes | None:
-    try:
-        handle = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder)
-    except OSError:
+def _state_path(root: Path) -> str | None:
+    """Return where digests of marks are kept; None when whoever brings the project could bring them too."""
+    home = state_home(os.environ)
+    if home is None or is_inside(home, os.fspath(root)):
         return None
+    return os.path.join(home, "maestro", "servers")
+
+
+def _digest(mark: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(mark).hexdigest()
+
+
+def _inode_of(folder: int) -> bytes:
+    return b"%d\n" % os.fstat(folder).st_ino
+
+
+def _read_mark(folder: int) -> bytes:
     try:
-        return os.read(handle, 64)
+        handle, _ = open_own_file(folder, MARK, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, _READ_BYTES)
     finally:
         os.close(handle)

@@ -150,7 +150,7 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
     data, socket = paths.data_path(root), paths.socket_address(root)
     try:
         _refuse_symlinks(folder)
-        check_origin(folder)
+        check_origin(folder, root)
         with paths.open_socket_folder(root) as socket_folder, suppress(FileNotFoundError):
             os.unlink(paths.SOCKET, dir_fd=socket_folder)
         if os.path.dirname(socket) != data:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.embedded import stop, vouch_for_data
+from maestro_state.embedded import ensure, origin, stop, vouch_for_data
+from maestro_state.embedded.paths import data_path
 from maestro_state.errors import ServerUnavailable
+from tests.embedded_project import call, temporary_project
 
 
-def test_data_from_elsewhere_is_not_loaded_before_it_is_trusted(project: Path, tmp_path: Path):
+@pytest.fixture
+def filled(project: Path) -> Path:
+    """Give a project whose stopped server has data."""
+    ensure(project, supervise=False)
+    call(project, "SET", "key", "value")
+    stop(project)
+    return project
+
+
+def test_data_from_elsewhere_is_not_loaded_before_it_is_trusted(project: Path):
     """Copied server data is refused, untouched, and used once its owner says so."""
     with Maestro(project) as maestro:
         session = maestro.sessions.start("made-here")
@@ -39,3 +52,88 @@ def test_own_data_is_loaded_again_without_asking(project: Path):
             maestro.stack.stop()
     with Maestro(project) as maestro:
         assert len(maestro.sessions.list()) == 2
+
+
+@pytest.mark.parametrize("guess", ["inode", "nothing", "digest", "zeros", "link"])
+def test_no_mark_that_can_be_guessed_is_believed(filled: Path, guess: str, own_home: Path):
+    """Neither the inode number, which earlier versions wrote, nor what may be read anywhere makes data one's own."""
+    mark = Path(data_path(filled), origin.MARK)
+    own = mark.read_bytes()
+    (record,) = _records(own_home)
+    mark.unlink()
+    match guess:
+        case "inode":
+            mark.write_text(f"{Path(data_path(filled)).stat().st_ino}\n")
+        case "digest":
+            mark.write_text(record.name)
+        case "zeros":
+            mark.write_bytes(b"0" * len(own))
+        case "link":
+            (filled / "elsewhere").write_bytes(own)
+            mark.symlink_to(filled / "elsewhere")
+    with pytest.raises(
+        ServerUnavailable, match="earlier version" if guess == "inode" else "not made here|symlink"
+    ) as no:
+        ensure(filled, supervise=False)
+    assert guess == "link" or "maestro trust" in no.value.hint
+    mark.unlink(missing_ok=True)
+    mark.write_bytes(own)
+    ensure(filled, supervise=False)  # control: it was the mark
+    assert call(filled, "GET", "key") == "value"
+
+
+def test_a_token_that_became_known_counts_in_its_own_folder_only(filled: Path):
+    """Whoever publishes a project with its mark gives nobody a way to bring data to another one."""
+    with temporary_project() as other:
+        shutil.copytree(filled / ".maestro", other / ".maestro")
+        with pytest.raises(ServerUnavailable, match="not made here"):
+            ensure(other, supervise=False)
+
+
+def test_a_project_that_was_moved_keeps_its_data(filled: Path):
+    """Renaming the project, or a folder above it, asks nothing."""
+    moved = filled / "moved"
+    moved.mkdir()
+    os.rename(filled / ".maestro", moved / ".maestro")
+    try:
+        ensure(moved, supervise=False)
+        assert call(moved, "GET", "key") == "value"
+    finally:
+        stop(moved)
+
+
+def test_the_record_is_private_and_holds_no_token(filled: Path, own_home: Path):
+    """What lies in the state folder cannot be used to make a mark, and nobody else can read or write it."""
+    (record,) = _records(own_home)
+    token = Path(data_path(filled), origin.MARK).read_text()
+    assert len(token) == 64
+    assert token not in record.name + record.read_text()
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(data_path(filled), origin.MARK).stat().st_mode) == 0o600
+    record.chmod(0o666)
+    with pytest.raises(ServerUnavailable, match="not made here"):
+        ensure(filled, supervise=False)
+
+
+def test_a_state_folder_inside_the_project_vouches_for_nothing(filled: Path, own_home: Path, monkeypatch):
+    """A project that brings its own records is not believed, and none is kept there."""
+    shutil.copytree(own_home / ".local" / "state", filled / "state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(filled / "state"))
+    with pytest.raises(ServerUnavailable, match="not made here"):
+        ensure(filled, supervise=False)
+    with pytest.raises(ServerUnavailable, match="no folder outside the project") as caught:
+        vouch_for_data(filled)
+    assert "XDG_STATE_HOME" in caught.value.hint
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(project: Path, own_home: Path):
+    """The error says where the note would go and what to do."""
+    (own_home / ".local").touch()
+    with pytest.raises(ServerUnavailable, match=r"cannot note in .*/maestro/servers.*: ") as caught:
+        ensure(project, supervise=False)
+    assert "XDG_STATE_HOME" in caught.value.hint
+
+
+def _records(home: Path) -> list[Path]:
+    return list((home / ".local" / "state" / "maestro" / "servers").iterdir())
