@@ -25,7 +25,7 @@ COLD = 5
 
 def measure() -> Iterator[Row]:
     """Yield the figures."""
-    # The whole stack, as users have it: its resident process answers the reading commands.
+    # The whole stack, as users have it: its resident process runs the commands.
     with rig(pinned=False, with_worker=True) as bench:
         session = bench.session(20)
         while not (bench.folder / SOCKET).exists():
@@ -73,7 +73,7 @@ def _warm(bench: Rig, reads: dict[str, tuple[str, ...]], adds: dict[str, tuple[s
             else:
                 took = statistics.median(figures[name])
                 yield Row(f"maestro {name}", peer, took, None, "ms", wanted, peer=True, note="not installed")
-        yield row(f"maestro {name}", figures, name, "empty click program", aim=1.2, unit="ms")
+        yield row(f"maestro {name}", figures, name, "empty click program", aim=1.0, unit="ms")
 
 
 def _cold(bench: Rig, words: tuple[str, ...]) -> Row:

@@ -1,8 +1,9 @@
-"""Where the `maestro` program starts: a command that only reads is handed to the stack's resident process.
+"""Where the `maestro` program starts: nearly every command is handed to the stack's resident process.
 
-Nearly all of such a command is Python importing modules; the resident process has them already (`cli.resident`). It
-gets the words, the environment and the terminal itself, and answers with the exit code. Whenever anything about that
-is not plain, the command runs here instead: slower, with the same answer. This module imports next to nothing.
+Most of a command is Python importing modules; the resident process has them already (`cli.resident`). It gets the
+words, the environment and the terminal itself, and answers with the exit code. Whenever anything about that is not
+plain, the command runs here instead: slower, with the same answer. That is decided before anything has begun: a
+command is handed over whole or not at all, and none is ever run twice. This module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from typing import NoReturn
 
-#: Commands that ask nothing, change nothing and soon end. A test holds this table against the commands themselves.
+#: Commands that ask nothing, change nothing and soon end. A test holds these tables against the commands themselves.
 READS = frozenset(
     {
         "context list",
@@ -36,11 +37,69 @@ READS = frozenset(
     }
 )
 
-#: Where the resident process listens, below the project's top folder.
-SOCKET = os.path.join(".maestro", "server", "r.sock")
+#: Commands that change something, or follow what does.
+CHANGES = frozenset(
+    {
+        "cancel",
+        "context add",
+        "context clear",
+        "context refresh",
+        "context remove",
+        "context use-output",
+        "discuss done",
+        "discuss list",
+        "discuss say",
+        "discuss show",
+        "discuss start",
+        "export",
+        "message add",
+        "run",
+        "session abort",
+        "session delete",
+        "session end",
+        "session fork",
+        "session set",
+        "session start",
+        "session switch",
+        "session sync",
+        "tool list",
+        "use",
+        "wsession breadcrumb",
+        "wsession end",
+        "wsession pause",
+        "wsession resume",
+        "wsession start",
+    }
+)
+#: Commands that run here: they stay for long, look after the stack itself, start programs or are rarely called.
+HERE = frozenset(
+    {
+        "acl",
+        "cleanup",
+        "completion",
+        "config",
+        "discuss migrate",
+        "discuss replay",
+        "doctor",
+        "pull",
+        "scheduler",
+        "stack status",
+        "stack stop",
+        "sweep",
+        "tool check",
+        "trust",
+        "verify",
+        "watch",
+        "work",
+        "worker",
+    }
+)
 
-#: Longest path of a socket that every system takes, in bytes; a project deeper down does without.
-_MAX_SOCKET_BYTES = 100
+#: Where the resident process listens: the name in the folder of the server, which is below the project's top folder.
+SOCKET_NAME = "r.sock"
+FOLDERS = (".maestro", "server")
+SOCKET = os.path.join(*FOLDERS, SOCKET_NAME)
+
 #: Seconds to wait for the resident process to take the command.
 _PATIENCE_S = 1.0
 
@@ -49,7 +108,7 @@ def main() -> NoReturn:
     """Run one command line and leave with its exit code."""
     words = sys.argv[1:]
     try:
-        code = _hand_over(words) if _is_read(words) else None
+        code = _hand_over(words) if _may_be_handed_over(words) else None
         if code is None:
             from cli.main import run
 
@@ -59,18 +118,25 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _is_read(words: list[str]) -> bool:
+def _may_be_handed_over(words: list[str]) -> bool:
+    # Which file such a name means depends on the process that opens it.
+    if any(word.startswith(("/dev/", "/proc/")) for word in words):
+        return False
+    return _is_in(READS, words) or _is_in(CHANGES, words)
+
+
+def _is_in(table: frozenset[str], words: list[str]) -> bool:
     if words[:1] == ["--session"]:
         words = words[2:]
-    return " ".join(words[:1]) in READS or " ".join(words[:2]) in READS
+    return " ".join(words[:1]) in table or " ".join(words[:2]) in table
 
 
 def _hand_over(words: list[str]) -> int | None:
     """Have the resident process run a command; None when there is none, or it does not take it."""
     if os.environ.get("MAESTRO_DEBUG"):
         return None
-    path = _socket_path()
-    if path is None:
+    top = _top_folder()
+    if top is None:
         return None
     # The module that `socket` is built on: enum and selectors, which it adds, take longer than the whole exchange.
     import _socket
@@ -80,31 +146,56 @@ def _hand_over(words: list[str]) -> int | None:
         if line.fileno() <= 2:
             return None  # one of the streams is closed, and this took its place
         line.settimeout(_PATIENCE_S)
-        line.connect(path)
-        # The environment holds secrets: nobody but this user gets it.
-        if peer(line.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)) != os.geteuid():
-            return None
+        _connect(line, top)
         # It speaks first: handed to a process that is stopped, our streams would stay open for as long as it is.
-        if line.recv(4, _socket.MSG_WAITALL) != installation():
+        hello = line.recv(8, _socket.MSG_WAITALL)
+        if hello[:4] != installation():
             return None  # another version, or on its way out
         streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
         request = _request(words)
         line.sendmsg([len(request).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+        # With the last byte it is handed over: one that did not get that far was not, and is never begun.
         line.sendall(request)
-        line.settimeout(None)
-        return _await_end(line)
     except (OSError, AttributeError):
+        line.close()
         return None  # nobody there, not taken in time, or a system that cannot tell who listens
+    line.settimeout(None)
+    _stop_together(int.from_bytes(hello[4:], "big"))
+    try:
+        return _await_end(line, words)
     finally:
         line.close()
 
 
-def peer(credentials: bytes) -> int:
-    """Return the user at the other end, from what the kernel says: process, user, group."""
-    return int.from_bytes(credentials[4:8], sys.byteorder)
+def _connect(line: socket, top: str) -> None:
+    """Connect to the resident process; OSError unless it is this user's, who alone gets an environment with secrets."""
+    from maestro_state import private_socket
+
+    folder = private_socket.open_own_folder(top, *FOLDERS)
+    try:
+        private_socket.connect_line(line, folder, SOCKET_NAME)
+    finally:
+        os.close(folder)
 
 
-def _await_end(line: socket) -> int:
+def _stop_together(pid: int) -> None:
+    """Have Ctrl-Z stop the process that runs the command too, and go on with this one."""
+    import _signal  # type: ignore[import-not-found]  # what `signal` is built on, without enum
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        try:
+            os.kill(pid, _signal.SIGSTOP)
+            os.kill(os.getpid(), _signal.SIGSTOP)
+            os.kill(pid, _signal.SIGCONT)
+        except ProcessLookupError:
+            return  # it has just ended: the exit code is on its way
+
+    if _signal.getsignal(_signal.SIGTSTP) == _signal.SIG_DFL:
+        _signal.signal(_signal.SIGTSTP, stop)
+
+
+def _await_end(line: socket, words: list[str]) -> int:
     """Wait for the exit code; what interrupts this process is passed on to the one that runs the command."""
     while True:
         try:
@@ -115,7 +206,8 @@ def _await_end(line: socket) -> int:
         except OSError:
             code = b""
         if not code:
-            sys.stderr.write("maestro: the process that ran this ended in the middle of it \u2192 run it again\n")
+            advice = "run it again" if _is_in(READS, words) else "it may have been done: look before you run it again"
+            sys.stderr.write(f"maestro: the process that ran this ended in the middle of it \u2192 {advice}\n")
             return 1
         return code[0]
 
@@ -127,35 +219,37 @@ def _pass_on(line: socket) -> None:
         return  # it has just ended: the exit code is on its way
 
 
-def _socket_path() -> str | None:
-    """Return the socket of the project this folder belongs to, if it is in a folder that is this user's alone."""
+def _top_folder() -> str | None:
+    """Return the top folder of the project this folder belongs to."""
     try:
         folder = os.getcwd()
-        while not os.path.lexists(os.path.join(folder, ".maestro")):
+        while not os.path.lexists(os.path.join(folder, FOLDERS[0])):
             folder, below = os.path.dirname(folder), folder
             if folder == below:
                 return None
-        path = os.path.join(folder, SOCKET)
-        inner = os.lstat(os.path.dirname(path))
-        outer = os.lstat(os.path.join(folder, ".maestro"))
     except OSError:
         return None
-    is_private = inner.st_mode & 0o170777 == 0o040700 and inner.st_uid == os.geteuid()
-    is_folder = outer.st_mode & 0o170000 == 0o040000
-    return path if is_private and is_folder and len(os.fsencode(path)) <= _MAX_SOCKET_BYTES else None
+    return folder
 
 
 def _request(words: list[str]) -> bytes:
-    """Say all that the command would know here: where it is, what it was told, how its streams write."""
-    streams = [sys.stdout.encoding, sys.stdout.errors, sys.stderr.encoding, sys.stderr.errors]
-    parts = [*(os.fsencode(text or "") for text in streams), os.getcwdb(), b"%d" % len(words)]
+    """Say all that the command would know here: where it is, what it was told, how its streams read and write."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    coding = [text or "" for stream in streams for text in (stream.encoding, stream.errors)]
+    umask = os.umask(0o077)
+    os.umask(umask)
+    place = [os.getcwdb(), b"%o" % umask]
     environment = [name + b"=" + value for name, value in os.environb.items()]
     # No part can hold a NUL: the kernel ends each of them with one.
-    return b"\0".join([*parts, *map(os.fsencode, words), *environment])
+    return b"\0".join([*map(os.fsencode, coding), *place, b"%d" % len(words), *map(os.fsencode, words), *environment])
 
 
 def installation() -> bytes:
-    """Return four bytes that both sides have in common when they are the same interpreter and the same package."""
+    """Return four bytes that both sides have in common when they are the same interpreter and the same package, and
+    the same names mean the same files and processes to them: a container may share just the project's folder.
+    """
     import binascii
 
-    return binascii.crc32(f"{sys.version}\0{__file__}".encode()).to_bytes(4, "big")
+    spaces = [os.stat(place).st_ino for place in ("/", "/proc/self/ns/mnt", "/proc/self/ns/pid")]
+    same = f"{sys.version}\0{__file__}\0{sys.getfilesystemencoding()}\0{spaces}"
+    return binascii.crc32(same.encode()).to_bytes(4, "big")

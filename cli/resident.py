@@ -1,7 +1,8 @@
-"""The resident process of a stack: `python -m cli.resident --project ROOT` runs commands that only read.
+"""The resident process of a stack: `python -m cli.resident --project ROOT` runs the commands that terminals hand it.
 
-It has imported what they need; each one runs in a fork of it, with the caller's words, environment and terminal. Only
-its own user is answered. When the code on disk is no longer the code in memory it leaves, and is started anew.
+It has imported what they need; each one runs in a fork of it, with the caller's words, environment and terminal, and
+ends when the caller does. Only its own user is answered. When the code on disk is no longer the code in memory it
+leaves, and is started anew.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from typing import NoReturn
 
 from cli import entry
 from cli.main import maestro, run
+from maestro_state import private_socket
 from maestro_state.embedded import paths
 from maestro_state.kernel import keep_private
 
-#: Imported before the first command comes: what a command of `entry.READS` would import.
-_NEEDED = ("cli.output", "maestro_state._sync.maestro", "maestro_state._sync.source", "maestro_state.archive.reader",
-           "maestro_state.connection.blocking", "maestro_state.embedded.paths")  # fmt: skip
+#: Imported before the first command comes: what most of them would import.
+_NEEDED = ("cli.following", "cli.input", "cli.output", "maestro_state._sync.context", "maestro_state._sync.maestro",
+           "maestro_state._sync.messages", "maestro_state._sync.runs", "maestro_state._sync.sessions",
+           "maestro_state._sync.source", "maestro_state._sync.tools", "maestro_state._sync.work",
+           "maestro_state.archive.places", "maestro_state.archive.reader", "maestro_state.catalog.tools",
+           "maestro_state.connection.blocking", "maestro_state.embedded.paths", "maestro_state.embedded.supervision",
+           "maestro_state.files.choosing", "maestro_state.files.making", "maestro_state.ops.terminals")  # fmt: skip
 #: Largest request taken, in bytes: an environment and a command line are bounded by the kernel to less.
 _MAX_REQUEST = 8 << 20
 #: Seconds a caller may take to say what it wants.
@@ -35,7 +41,7 @@ _PATIENCE_S = 5.0
 
 def serve(root: str) -> None:
     """Answer commands until told to stop, or until the code on disk is newer."""
-    for name in {words.split()[0] for words in entry.READS}:
+    for name in {words.split()[0] for words in entry.READS | entry.CHANGES}:
         maestro.get_command(None, name)  # type: ignore[arg-type]
     for module in _NEEDED:
         import_module(module)
@@ -58,13 +64,17 @@ def _answer(line: socket.socket) -> NoReturn:
     """Run one command for the caller at the other end, and leave."""
     code = 1
     try:
+        os.setpgid(0, 0)  # a command that is under way does not end with the resident process
         line.settimeout(_PATIENCE_S)
-        if entry.peer(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)) == os.geteuid():
-            line.sendall(entry.installation())
+        if private_socket.peer_uid(line) == os.geteuid():
+            line.sendall(entry.installation() + os.getpid().to_bytes(4, "big"))
             request = _received(line)
             line.settimeout(None)
-            _heed(line)
-            code = _run(request)
+            try:
+                _heed(line)
+                code = _run(request) & 0xFF
+            except KeyboardInterrupt:
+                code = 130  # between the command and this
             line.sendall(bytes([code]))
     except (ConnectionError, TimeoutError):
         pass  # the caller has left
@@ -88,32 +98,43 @@ def _received(line: socket.socket) -> list[bytes]:
 
 
 def _heed(line: socket.socket) -> None:
-    """Be interrupted when the caller is, or is gone: both make the line readable, of which the kernel tells."""
+    """Be interrupted when the caller is, and end when it is gone: both make the line readable, and the kernel tells."""
+    pending = 0
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal pending
         with suppress(BlockingIOError):
-            line.recv(1, socket.MSG_DONTWAIT)
+            interrupts = line.recv(64, socket.MSG_DONTWAIT)
+            if not interrupts:
+                os._exit(130)  # killed, as the caller was: nobody is left to ask, or to tell
+            pending += len(interrupts)
+        if pending:
+            pending -= 1
+            if pending:  # two of them may come as one signal
+                os.kill(os.getpid(), signal.SIGIO)
             signal.default_int_handler(number, frame)
 
     signal.signal(signal.SIGIO, interrupt)
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+    interrupt(signal.SIGIO, None)  # of what came before that nobody tells
 
 
 def _run(request: list[bytes]) -> int:
     """Become the caller as far as a command can tell, and run what it asked for."""
-    out_encoding, out_errors, err_encoding, err_errors = (os.fsdecode(part) for part in request[:4])
-    folder, count = request[4], int(request[5])
-    words, environment = request[6 : 6 + count], request[6 + count :]
+    coding = [os.fsdecode(part) for part in request[:6]]
+    folder, umask, count = *request[6:8], int(request[8])
+    words, environment = request[9 : 9 + count], request[9 + count :]
     os.environb.clear()
     for variable in environment:
         name, _, value = variable.partition(b"=")
         os.environb[name] = value
     time.tzset()
+    os.umask(int(umask, 8))
     os.chdir(folder)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - these three stay open as long as the process
-    sys.stdout = open(1, "w", encoding=out_encoding, errors=out_errors, closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding=err_encoding, errors=err_errors, closefd=False, buffering=1)  # noqa: SIM115
+    sys.stdin = open(0, encoding=coding[0], errors=coding[1], closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = open(1, "w", encoding=coding[2], errors=coding[3], closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding=coding[4], errors=coding[5], closefd=False, buffering=1)  # noqa: SIM115
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = run([os.fsdecode(word) for word in words])
     with suppress(BrokenPipeError):  # the reader of our pipe has left
@@ -123,18 +144,9 @@ def _run(request: list[bytes]) -> int:
 
 
 def _listening(root: str) -> socket.socket:
-    """Return the listening socket, put in place whole: nobody finds one that nobody listens on."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    """Return the listening socket."""
     with paths.open_data_folder(root) as folder:
-        # By the folder's handle: its path may be too long, and nobody can swap it meanwhile.
-        here, draft = f"/proc/self/fd/{folder}/", f"r.{os.getpid()}.sock"
-        with suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=folder)
-        listener.bind(here + draft)
-        os.chmod(here + draft, 0o600)
-        listener.listen(64)
-        os.rename(draft, os.path.basename(entry.SOCKET), src_dir_fd=folder, dst_dir_fd=folder)
-    return listener
+        return private_socket.listen(folder, entry.SOCKET_NAME)
 
 
 def _versions() -> list[int]:

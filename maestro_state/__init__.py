@@ -12,9 +12,10 @@ sessions does not pay for asyncio.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own takes longer to import than a whole command that is handed over
 if TYPE_CHECKING:
+    from typing import Any
+
     from maestro_state._async.maestro import AsyncMaestro
     from maestro_state._sync.maestro import Maestro
     from maestro_state.contents import Added, ContextItem, ListedItem

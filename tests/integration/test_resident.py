@@ -170,14 +170,18 @@ def test_without_it_commands_run_here(filled):
 
 
 def test_nobody_else_gets_the_environment(filled, tmp_path):
-    """A folder that others may enter, a link, or a listener of another user: nothing is handed over."""
+    """A folder that others may write to, a link, or a listener of another user: nothing is handed over."""
     folder = filled / ".maestro" / "server"
     wanted = command(RUN_HERE, filled, "messages", "--json")
     with resident(filled):
-        folder.chmod(0o755)
-        assert command(EITHER_WAY, filled, "messages", "--json") == wanted
+        folder.chmod(0o777)
         assert command(HANDED_OVER, filled, "messages", "--json")[2] != 0
+        assert command(EITHER_WAY, filled, "messages", "--json") == wanted
         folder.chmod(0o700)
+        (folder / "r.sock").rename(folder / "other.sock")
+        (folder / "r.sock").symlink_to("other.sock")
+        assert command(HANDED_OVER, filled, "messages", "--json")[2] != 0
+        (folder / "other.sock").rename(folder / "r.sock")
         assert command(HANDED_OVER, filled, "messages", "--json") == wanted  # the control
     if os.getuid() == 0:
         assert _heard_by_another_user(filled) == b""
@@ -242,13 +246,23 @@ def test_the_stack_brings_it_along(project):
     wait_until(lambda: command(HANDED_OVER, project, "session", "list")[2] == 0, "it does not answer")
 
 
-def test_the_table_names_commands_that_only_read():
-    """Every entry is a command that exists and asks for no confirmation."""
+def test_the_tables_name_every_command():
+    """Every command is in one table; those that only read ask for no confirmation."""
+    tables = (entry.READS, entry.CHANGES, entry.HERE)
+    named = [words for table in tables for words in table]
+    assert len(named) == len(set(named))
+    known = dict(_commands(root_command, ()))
+    assert {" ".join(words.split()[:2]) for words in known} == set(named)
     for words in entry.READS:
-        found: click.Command | None = root_command
-        for word in words.split():
-            assert isinstance(found, click.Group)
-            found = found.get_command(click.Context(found), word)
-        assert found is not None, words
-        assert not isinstance(found, click.Group), words
-        assert not {"yes", "confirm"} & {option.name for option in found.params}, words
+        assert not {"yes", "confirm"} & {option.name for option in known[words].params}, words
+
+
+def _commands(command: click.Command, words: tuple[str, ...]):
+    if not isinstance(command, click.Group):
+        yield " ".join(words), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from _commands(found, (*words, name))
