@@ -41,8 +41,9 @@ def config(app: App, as_json: bool) -> None:
 def trust(app: App, revoke: bool, as_json: bool) -> None:
     """Let this project's files name servers and programs.
 
-    A cloned repository may bring settings of its own. Those that name a server, a program or a folder elsewhere count
-    only after you have looked at them and trusted them; one changed byte ends that trust.
+    A cloned repository may bring settings of its own. Those that decide what is kept, under whose name, or which
+    server, program or folder is used count only after you have looked at them and trusted them; one changed byte ends
+    that trust. Server data that was copied here is accepted with them.
 
     \b
     Example:

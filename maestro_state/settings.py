@@ -58,9 +58,12 @@ def _checked(name: str) -> AfterValidator:
 
 
 _ENDPOINTS = "redis://, rediss://, unix://, redis+sentinel://"
-_SECRET: JsonDict = {"secret": True, "trusted": True, "allowed": _ENDPOINTS}
-_TRUSTED: JsonDict = {"trusted": True, "allowed": "an absolute path"}
+_SECRET: JsonDict = {"secret": True, "allowed": _ENDPOINTS}
+_PATH: JsonDict = {"allowed": "an absolute path"}
 _ENV_ONLY: JsonDict = {"env_only": True, "allowed": "1 to 128 printable characters"}
+#: A project's file may set it before anybody has trusted that file. Only for what decides neither what is kept, nor
+#: under whose name, nor which program, folder or server is used; whatever does not say so needs trust.
+_PROJECT: JsonDict = {"project": True}
 
 
 class MaestroSettings(BaseSettings):
@@ -103,16 +106,20 @@ class MaestroSettings(BaseSettings):
         None, description="Tool that runs asked for in this terminal use.", json_schema_extra=_ENV_ONLY
     )
     archive_root: _Path | None = Field(
-        None, description="Folder of the archive; else the project's .maestro.", json_schema_extra=_TRUSTED
+        None, description="Folder of the archive; else the project's .maestro.", json_schema_extra=_PATH
     )
     server_binary: _Path | None = Field(
-        None, description="Redis or Valkey program to run as the private server.", json_schema_extra=_TRUSTED
+        None, description="Redis or Valkey program to run as the private server.", json_schema_extra=_PATH
     )
     ttl_seconds: _Number = Field(
         7 * _DAY, ge=1, le=_TEN_YEARS, description="Time without activity after which a session expires."
     )
     idle_after_seconds: _Number = Field(
-        900, ge=1, le=_TEN_YEARS, description="Time without activity after which a session counts as idle."
+        900,
+        ge=1,
+        le=_TEN_YEARS,
+        description="Time without activity after which a session counts as idle.",
+        json_schema_extra=_PROJECT,
     )
     checkpoint_seconds: _Number = Field(
         60, ge=1, le=_DAY, description="Longest time a change of a live session stays unwritten to disk."
@@ -122,16 +129,26 @@ class MaestroSettings(BaseSettings):
         ge=0,
         le=_TEN_YEARS,
         description="How much longer the server keeps what is not on disk.",
-        # It names no program, but a stranger's file that sets it to nothing would destroy what was acknowledged.
-        json_schema_extra={"trusted": True},
     )
-    run_timeout_seconds: _Number = Field(3600, ge=1, le=30 * _DAY, description="Longest time a run may take.")
-    workers: _Number = Field(8, ge=1, le=256, description="Runs that the embedded stack carries out at once, at most.")
+    run_timeout_seconds: _Number = Field(
+        3600, ge=1, le=30 * _DAY, description="Longest time a run may take.", json_schema_extra=_PROJECT
+    )
+    workers: _Number = Field(
+        8,
+        ge=1,
+        le=256,
+        description="Runs that the embedded stack carries out at once, at most.",
+        json_schema_extra=_PROJECT,
+    )
     stop_grace_seconds: _Number = Field(
         60, ge=0, le=_DAY, description="Time that a worker told to stop gives the run under way to end."
     )
     stack_idle_seconds: _Number = Field(
-        1800, ge=1, le=365 * _DAY, description="Time without use after which the private server stops."
+        1800,
+        ge=1,
+        le=365 * _DAY,
+        description="Time without use after which the private server stops.",
+        json_schema_extra=_PROJECT,
     )
     retention_days: _Number = Field(
         30, ge=0, le=36_500, description="Days after a session's end at which cleanup removes its old outputs."
@@ -139,7 +156,7 @@ class MaestroSettings(BaseSettings):
     cleanup: _Switch = Field(
         "off",
         description="Whether a project's own stack cleans up daily; a scheduler that somebody starts always does.",
-        json_schema_extra={"trusted": True, "allowed": "on or off"},
+        json_schema_extra={"allowed": "on or off"},
     )
     max_blob_bytes: _Number = Field(
         16 << 20, ge=1, le=512 << 20, description="Largest single item of context; a server stores 512 MiB."
@@ -151,7 +168,7 @@ class MaestroSettings(BaseSettings):
     log_level: _Level = Field(
         "warning",
         description="Least severe event that is logged.",
-        json_schema_extra={"allowed": "debug, info, warning, error or critical"},
+        json_schema_extra=_PROJECT | {"allowed": "debug, info, warning, error or critical"},
     )
     debug: bool = Field(
         False,
@@ -220,12 +237,12 @@ def _validate(found: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
 def _add_project_file(
     project_root: Path, env: Mapping[str, str], found: dict[str, tuple[Any, str]], digests: dict[str, str]
 ) -> list[str]:
-    """Take from the project's file what it may say, and return the names of what it may not."""
+    """Take from the project's file what it may say, and return the names of what it may not before it is trusted."""
     file = read_with_trust(project_root, SETTINGS_FILE, env)
     if file is None:
         return []
     table = _read_table(os.path.join(os.path.abspath(project_root), SETTINGS_FILE), file.content, digests)
-    ignored = [] if file.trusted else sorted(name for name in table if _mark(name, "trusted"))
+    ignored = [] if file.trusted else sorted(name for name in table if not _mark(name, "project"))
     found.update({name: entry for name, entry in table.items() if name not in ignored})
     return ignored
 

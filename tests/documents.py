@@ -61,8 +61,10 @@ def _settings() -> str:
     rows = []
     for name, field in MaestroSettings.model_fields.items():
         default = "login name" if field.default_factory else "" if field.default is None else f"`{field.default}`"
-        rows.append((f"`MAESTRO_{name.upper()}`", default, field.description or ""))
-    return _table(("setting", "default", "meaning"), rows)
+        marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        in_file = "no" if marks.get("env_only") else "yes" if marks.get("project") else "trusted"
+        rows.append((f"`MAESTRO_{name.upper()}`", default, in_file, field.description or ""))
+    return _table(("setting", "default", "project's file", "meaning"), rows)
 
 
 def _keyspace() -> str:

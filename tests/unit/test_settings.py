@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -73,12 +74,42 @@ def test_every_setting_is_described_and_bounded():
         assert bounded or mark(name, "allowed"), name
 
 
-def test_what_names_a_program_or_endpoint_needs_trust():
-    """Exactly the endpoints, the program, the folder outside the project, the grace and whether anything is removed are
-    marked as trusted only.
-    """
-    marked = {name for name in NAMES if mark(name, "trusted")}
-    assert marked == {"redis_url", "queue_url", "server_binary", "archive_root", "dirty_grace_seconds", "cleanup"}
+#: All that an untrusted project's file may set, with a value that is not the default.
+ALLOWED = {
+    "idle_after_seconds": 5,
+    "run_timeout_seconds": 5,
+    "workers": 2,
+    "stack_idle_seconds": 5,
+    "log_level": "error",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - ENV_ONLY))
+def test_an_untrusted_file_decides_nothing_about_what_is_kept_or_run(place, name):
+    """Of every setting there is, only those of the list count before the file is trusted; a new one is not there."""
+    value = ALLOWED.get(name, "1")
+    place.write(place.project_file, f"{name} = {json.dumps(value)}\n")
+    settings = place.load()
+    if name in ALLOWED:
+        assert (getattr(settings, name), settings.ignored) == (value, [])
+    else:
+        assert getattr(settings, name) == getattr(place.load(), name) == _default(name)
+        assert settings.ignored == [name]
+        assert settings.sources[name] == "default"
+
+
+@pytest.mark.parametrize("name", ["user", "namespace", "ttl_seconds", "retention_days", "cleanup", "max_output_bytes"])
+def test_a_trusted_file_decides(place, name):
+    """The control: the same file counts once its user has vouched for it."""
+    value = {"user": "ann", "namespace": "team", "cleanup": "on"}.get(name, 7)
+    place.write(place.project_file, f"{name} = {json.dumps(value)}\n")
+    trust(place.root, place.env)
+    settings = place.load()
+    assert (getattr(settings, name), settings.ignored) == (value, [])
+
+
+def _default(name: str) -> object:
+    return MaestroSettings.model_fields[name].get_default(call_default_factory=True)
 
 
 def test_nothing_configured_gives_the_documented_defaults(place):
@@ -105,6 +136,7 @@ def test_sources_win_in_order(place):
     """Command line beats environment beats the user's file beats the project's file beats the default."""
     shared = "ttl_seconds = {0}\nretention_days = {0}\ncheckpoint_seconds = {0}\n"
     place.write(place.project_file, shared.format(1) + "wait_replicas = 1")
+    trust(place.root, place.env)
     place.write(place.user_file, shared.format(2))
     settings = place.load({"ttl_seconds": 4}, MAESTRO_TTL_SECONDS="3", MAESTRO_RETENTION_DAYS="3")
     got = {name: (getattr(settings, name), settings.sources[name]) for name in NAMES}
@@ -201,8 +233,8 @@ def test_queue_on_a_cluster_is_refused(place):
         ("ttl_seconds = 5\nttl_seconds = 6", "not valid TOML"),
         (b"user = '\xff'", "not UTF-8"),
         ("user = " + "[" * 5000, "not valid TOML"),
-        ("ttl_seconds = true", "a whole number"),
-        ("ttl_seconds = [1]", "a whole number"),
+        ("workers = true", "a whole number"),
+        ("workers = [1]", "a whole number"),
         ("session = 'x'", "a file cannot set it"),
         ("cookie = 'x'", "MAESTRO_COOKIE"),
         ("#" * (2**20 + 1), "larger than"),
@@ -254,11 +286,11 @@ def test_untrusted_project_file_names_no_endpoint(place, tmp_path):
     """An untrusted project file names no endpoint, program or folder; the rest of it counts."""
     place.write(
         place.project_file,
-        f'redis_url = "redis://evil"\nserver_binary = "/evil"\narchive_root = "{tmp_path}"\nttl_seconds = 5',
+        f'redis_url = "redis://evil"\nserver_binary = "/evil"\narchive_root = "{tmp_path}"\nworkers = 5',
     )
     settings = place.load()
     assert (settings.redis_url, settings.server_binary, settings.archive_root) == (None, None, None)
-    assert settings.ttl_seconds == 5
+    assert settings.workers == 5
     assert settings.ignored == ["archive_root", "redis_url", "server_binary"]
     trust(place.root, place.env)
     settings = place.load()

@@ -119,16 +119,16 @@ def test_changed_override_is_seen(place):
 def test_changed_file_is_seen(place, which):
     """A file that appears, changes or goes is seen, even with its size and modification time put back."""
     path = getattr(place, which)
-    place.write(path, "ttl_seconds = 5")
+    place.write(path, "workers = 5")
     place.warm_up()
-    assert place.load().ttl_seconds == 5
+    assert place.load().workers == 5
     before = path.stat()
-    path.write_text("ttl_seconds = 6")
+    path.write_text("workers = 6")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert place.load().ttl_seconds == 6
+    assert place.load().workers == 6
     path.unlink()
-    assert place.load().ttl_seconds == 604800
+    assert place.load().workers == 8
 
 
 def test_file_changed_a_moment_ago_is_not_believed(place, monkeypatch):
@@ -144,7 +144,7 @@ def test_file_changed_a_moment_ago_is_not_believed(place, monkeypatch):
 
 def test_given_and_revoked_trust_is_seen(place):
     """Trust given or taken back counts at the next load."""
-    place.write(place.project_file, 'redis_url = "redis://team"\nttl_seconds = 5')
+    place.write(place.project_file, 'redis_url = "redis://team"\nworkers = 5')
     place.warm_up()
     assert place.load().ignored == ["redis_url"]
     trust(place.root, place.env)
