@@ -28,6 +28,7 @@ READS = frozenset(
         "session status",
         "show",
         "status",
+        "usage",
         "wsession breadcrumbs",
         "wsession list",
         "wsession show",

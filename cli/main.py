@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "watch": ("cli.watch", "watch", "Follow a session live."),
     "message": ("cli.message", "message", "Add messages to a session."),
     "messages": ("cli.message", "messages", "Read the messages of a session."),
+    "usage": ("cli.usage", "usage", "Add up runs, tokens and cost over live and archived sessions."),
     "worker": ("cli.worker", "worker", "Carry out runs until told to stop."),
     "discuss": ("cli.discuss", "discuss", "Discuss work with a tool, and replay what was decided."),
     "wsession": ("cli.wsession", "wsession", "Start, end and look at work sessions and their breadcrumbs."),

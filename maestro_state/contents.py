@@ -147,6 +147,16 @@ class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 #: Statuses of a run that is not over.
 OPEN = ("pending", "running")
 
+#: Longest beginning of a text that lists show, in characters, and of how many bytes it is made.
+PREVIEW_MAX, PREVIEW_BYTES = 80, 640
+
+
+def preview(content: bytes) -> str | None:
+    """Return the first line that says something, by which people know a text in a list."""
+    # Of a text whose beginning is empty or no text, nothing: reading on would take as long as it is.
+    lines = content[:PREVIEW_BYTES].decode(errors="replace").splitlines()
+    return next((line.strip()[:PREVIEW_MAX] for line in lines if line.strip()), None)
+
 
 def last_output(runs: list[Run]) -> dict[str, Any] | None:
     """Return `outputs/last_output.json` for these runs: the newest successful one with output."""

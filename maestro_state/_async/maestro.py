@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from maestro_state._async.work import AsyncWork
     from maestro_state.archive.places import Places
     from maestro_state.stack import Stack
+    from maestro_state.usage import UsageReport
 
 
 class AsyncMaestro:
@@ -174,6 +175,15 @@ class AsyncMaestro:
         from maestro_state._async.discussions import AsyncDiscussions
 
         return AsyncDiscussions(self.server, self.project.root)
+
+    async def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
+        """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.
+
+        `since` is a time, a date, or how long ago (`30d`, `24h`).
+        """
+        from maestro_state._async.usage import AsyncUsage
+
+        return await AsyncUsage(self.server, self.places).report(by, since)
 
     async def close(self) -> None:
         """Close the connections; the server goes on for others."""

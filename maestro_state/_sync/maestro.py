@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.work import Work
     from maestro_state.archive.places import Places
     from maestro_state.stack import Stack
+    from maestro_state.usage import UsageReport
 
 
 class Maestro:
@@ -175,6 +176,15 @@ class Maestro:
         from maestro_state._sync.discussions import Discussions
 
         return Discussions(self.server, self.project.root)
+
+    def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
+        """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.
+
+        `since` is a time, a date, or how long ago (`30d`, `24h`).
+        """
+        from maestro_state._sync.usage import Usage
+
+        return Usage(self.server, self.places).report(by, since)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""

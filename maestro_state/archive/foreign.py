@@ -13,7 +13,7 @@ import msgspec
 
 from maestro_state.archive.layout import is_dense
 from maestro_state.clock import from_iso, iso
-from maestro_state.contents import ContextItem, Flags, OutputRef, RelevantOutput, Run, SentItem, Snapshot
+from maestro_state.contents import ContextItem, Flags, OutputRef, RelevantOutput, Run, SentItem, Snapshot, Usage
 from maestro_state.errors import FileCorrupt
 from maestro_state.models import Counters, Session, Stats
 from maestro_state.names import slug_of
@@ -162,7 +162,19 @@ def run(run_id: str, row: dict[str, Any], *, has_output: bool, mtime_ms: int) ->
         error=_text(row, "error"),
         exit_code=exit_code if isinstance(exit_code, int) else None,
         prompt_digest=_text(row, "prompt_digest"),
+        usage=_usage(row),
+        user=_text(row, "user"),
+        continues=_text(row, "continues"),
+        prompt_preview=_text(row, "prompt_preview"),
     )
+
+
+def _usage(row: dict[str, Any]) -> Usage | None:
+    """Read what a run consumed; what is no usage counts as none."""
+    try:
+        return msgspec.convert(row["usage"], Usage) if isinstance(row.get("usage"), dict) else None
+    except msgspec.ValidationError:
+        return None
 
 
 def sent(content: bytes, path: str) -> list[SentItem]:

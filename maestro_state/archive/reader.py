@@ -16,7 +16,7 @@ from maestro_state.archive import foreign, layout, removals
 from maestro_state.archive.home import Home
 from maestro_state.archive.present import read_manifest
 from maestro_state.archive.tree import Tree
-from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
+from maestro_state.contents import PREVIEW_BYTES, ContextItem, RelevantOutput, Run, SentItem, preview
 from maestro_state.errors import FileCorrupt, MaestroError, NotFound, RemovedByCleanup, SessionNotFound
 from maestro_state.models import Event, Message, Session
 from maestro_state.project import IndexRow, Project
@@ -140,7 +140,11 @@ class ArchivedSession:
         meta = layout.run_path(run_id, "meta.json")
         row = self._json(tree, meta) if tree.status(meta) is not None else {}
         has_output = tree.status(layout.run_path(run_id, "output.txt")) is not None
-        return foreign.run(run_id, row, has_output=has_output, mtime_ms=foreign.mtime(status.st_mtime) if status else 0)
+        mtime_ms = foreign.mtime(status.st_mtime) if status else 0
+        run = foreign.run(run_id, row, has_output=has_output, mtime_ms=mtime_ms)
+        if run.prompt_preview is None and (pieces := tree.pieces(layout.run_path(run_id, "prompt.txt"), PREVIEW_BYTES)):
+            run = msgspec.structs.replace(run, prompt_preview=preview(next(pieces, b"")))
+        return run
 
     def _read_relevant(self, tree: Tree) -> list[RelevantOutput]:
         if tree.status(layout.RELEVANT) is None:

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run, Snapshot, ToolOptions
+from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run, Snapshot, ToolOptions, preview
 from maestro_state.errors import ContentTooLarge, InvalidValue, Refused, RunNotFound, WorkFailed
 from maestro_state.ops.replies import accept
 from maestro_state.ops.terms import Stamp, Terms
-from maestro_state.ops.values import preview
 from maestro_state.scripts import Call, load
 from maestro_state.states import SessionState
 

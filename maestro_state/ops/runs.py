@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.contents import ContextItem, Flags, Run, SentItem, ToolOptions
+from maestro_state.contents import ContextItem, Flags, Run, SentItem, ToolOptions, preview
 from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
 from maestro_state.ops.contents import run_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
-from maestro_state.ops.values import preview
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import RESTING, SessionState
 

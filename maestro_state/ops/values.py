@@ -8,16 +8,6 @@ import msgspec
 
 from maestro_state.errors import InvalidValue
 
-#: Longest beginning of a text that lists show, in characters.
-PREVIEW_MAX = 80
-
-
-def preview(content: bytes) -> str | None:
-    """Return the first line that says something, by which people know a text in a list."""
-    # Of a text whose beginning is empty or no text, nothing: reading on would take as long as it is.
-    lines = content[: 8 * PREVIEW_MAX].decode(errors="replace").splitlines()
-    return next((line.strip()[:PREVIEW_MAX] for line in lines if line.strip()), None)
-
 
 def text_bytes(name: str, value: Any, max_bytes: int) -> bytes:
     """Return a text as stored; refuse what is not Unicode text, or too long."""

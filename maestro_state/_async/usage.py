@@ -1,0 +1,64 @@
+"""Usage: what runs consumed, over the sessions the server has and those that only the disk has, each run once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from maestro_state._async.server import AsyncServer
+from maestro_state.archive.consumed import consumed_by, consumed_in
+from maestro_state.archive.places import Places
+from maestro_state.errors import MaestroError
+from maestro_state.ops import contents, index
+from maestro_state.usage import Consumed, UsageReport, check_by, tally
+from maestro_state.wsession.naming import moment_ms
+
+#: Sessions whose runs are read in one round trip.
+_BATCH = 100
+
+
+class AsyncUsage:
+    """What was consumed, added up."""
+
+    def __init__(self, server: AsyncServer, places: Places) -> None:
+        """Take the server and where archives are."""
+        self._server = server
+        self._places = places
+        self._skipped: list[str] = []
+
+    async def report(self, by: str, since: str | None) -> UsageReport:
+        """Add up the runs asked for since then; dry ones executed nothing and do not count."""
+        check_by(by)
+        since_ms = None if since is None else moment_ms(since, self._server.now_ms())
+        found = await self._live()
+        on_disk = self._places.own.ids() - set(found)
+        runs = [run for session in found.values() for run in session]
+        runs += [run for session_id in sorted(on_disk) for run in self._archived(session_id)]
+        kept = runs if since_ms is None else [run for run in runs if run.created_ms >= since_ms]
+        return tally(kept, by, sorted(self._skipped))
+
+    async def _live(self) -> dict[str, list[Consumed]]:
+        """Return the runs of sessions that the server has, and has runs of: of any other the disk knows them."""
+        entries = await self._server.fetch(index.all_sessions(self._server.terms))
+        found: dict[str, list[Consumed]] = {}
+        for start in range(0, len(entries), _BATCH):
+            some = entries[start : start + _BATCH]
+            queries = [contents.read_runs(self._server.terms, entry.id) for entry in some]
+            replies = await self._server.connection.calls([query.command for query in queries])
+            for entry, query, reply in zip(some, queries, replies, strict=True):
+                if not reply:
+                    continue
+                try:
+                    runs = [run for run in query.read(reply) if run.status != "dry"]
+                except (msgspec.DecodeError, MaestroError, ValueError, KeyError):
+                    self._skipped.append(entry.id)  # damaged: others are counted all the same
+                    runs = []
+                found[entry.id] = [consumed_by(run, entry.id, entry.user_id) for run in runs]
+        return found
+
+    def _archived(self, session_id: str) -> Iterator[Consumed]:
+        try:
+            yield from consumed_in(self._places.own, session_id)
+        except (MaestroError, OSError):
+            self._skipped.append(session_id)
