@@ -29,6 +29,7 @@ class App:
             from maestro_state import Maestro
 
             self._maestro = Maestro(self.folder, session=self.session_ref)
+            self._maestro.project.warn = _warn
         return self._maestro
 
     def terminal(self) -> Terminal:
@@ -56,6 +57,12 @@ class App:
         """Close what was opened."""
         if self._maestro is not None:
             self._maestro.close()
+
+
+def _warn(text: str) -> None:
+    from cli import output
+
+    output.warning(text)
 
 
 pass_app = click.make_pass_decorator(App)

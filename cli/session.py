@@ -91,10 +91,11 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
     me = app.maestro.settings.user
     rows = app.maestro.sessions.list(state=state, user=me if mine else user, everything=show_all)
     if as_json:
-        output.document({"sessions": [row.document() for row in rows]})
+        older = {"older": rows.older} if rows.older else {}
+        output.document({"sessions": [row.document() for row in rows]} | older)
         return
     if not rows:
-        output.note(_why_none(app, state=state, user="yours" if mine else user, show_all=show_all))
+        output.warning(_why_none(app, rows.older, state=state, user="yours" if mine else user, show_all=show_all))
         return
     now = now_ms()
     # Whose a session is matters where there are others.
@@ -114,10 +115,18 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
         ],
         ids=1,
     )
+    if rows.older:
+        output.warning(f"{_older(rows.older)} not shown: maestro session list --all")
 
 
-def _why_none(app: App, *, state: str | None, user: str | None, show_all: bool) -> str:
-    """Say why a list is empty: there are none at all, or none of the kind that was asked for."""
+def _older(count: int) -> str:
+    return f"{count} archived session{'' if count == 1 else 's'} older than 30 days {'is' if count == 1 else 'are'}"
+
+
+def _why_none(app: App, older: int, *, state: str | None, user: str | None, show_all: bool) -> str:
+    """Say why a list is empty: there are none at all, none of the kind that was asked for, or only older ones."""
+    if older:
+        return f"no session of the last 30 days; {_older(older)} not shown: maestro session list --all"
     others = app.maestro.sessions.list(everything=show_all) if state or user else []
     if not others:
         return "no sessions yet: maestro session start NAME"

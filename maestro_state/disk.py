@@ -134,6 +134,11 @@ class Folder:
             found[name] = status.st_mtime_ns
         return found
 
+    @property
+    def descriptor(self) -> int:
+        """Return the open handle, for whoever looks at very many names inside."""
+        return self._fd
+
     def own_status(self) -> os.stat_result:
         """Look at this folder itself."""
         return os.fstat(self._fd)

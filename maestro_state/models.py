@@ -4,6 +4,7 @@ writes. A field that may be absent has a default and is left out of documents wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,15 @@ class SessionSummary:
         """Show the fields, not how they are stored."""
         shown = ", ".join(f"{name}={value!r}" for name, value in self.document().items())
         return f"SessionSummary({shown})"
+
+
+class SessionList(list[SessionSummary]):
+    """Rows of `session list`, and how many archived ones were left out because they are older."""
+
+    def __init__(self, rows: Iterable[SessionSummary] = (), *, older: int = 0) -> None:
+        """Take the rows."""
+        super().__init__(rows)
+        self.older = older
 
 
 class Terminal(msgspec.Struct, frozen=True):

@@ -5,8 +5,9 @@ checkout is on (`sessions/active`, `sessions/index.json`). Everything else on di
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 
     from maestro_state.models import Session, SessionSummary
 
-T = TypeVar("T")
-
 #: Machine-local things that must not be committed; the rest of `.maestro/` may be.
 _GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
+
+#: The list of sessions that other programs and the shell read: a cache, which the archives themselves can rebuild.
+INDEX = "index.json"
+#: Where a damaged or outdated one is set aside.
+SET_ASIDE = "index.json.damaged"
 
 #: Largest index file that is read: far above 100 000 sessions.
 _INDEX_LIMIT = 64 * 1024 * 1024
@@ -61,6 +65,9 @@ class _IndexFile(msgspec.Struct, frozen=True):
     sessions: list[IndexRow]
 
 
+_decode_index = msgspec.json.Decoder(_IndexFile).decode
+
+
 def find_root(start: str | os.PathLike[str]) -> str:
     """Return the nearest parent with `.maestro/`, else the git root, else the folder itself."""
     start = os.path.realpath(start)
@@ -82,6 +89,10 @@ class Project:
     def __init__(self, root: str) -> None:
         """Take the root; nothing is written before something is."""
         self._root = root
+        #: What reads rows of the index from the archives; whoever knows archives says so.
+        self.read_rows: Callable[[], list[IndexRow]] = list
+        #: Who is told, in one line, that something was put right.
+        self.warn: Callable[[str], None] = _log_warning
 
     @property
     def path(self) -> str:
@@ -145,14 +156,6 @@ class Project:
         except FileNotFoundError:
             return []
 
-    def read_index(self, decode: Callable[[bytes], T]) -> T | None:
-        """Read `index.json` into the reader's own form; None when there is none, FileCorrupt when it is damaged."""
-        try:
-            with self.sessions() as folder:
-                return _read_index(folder, decode)
-        except FileNotFoundError:
-            return None
-
     def index_put(self, row: IndexRow) -> None:
         """Add or replace a session's row; two terminals doing so at once lose nothing."""
         self._rewrite(lambda rows: [*(one for one in rows if one.id != row.id), row])
@@ -188,39 +191,69 @@ class Project:
         self._rewrite(lambda rows: [mark(row) for row in rows])
 
     def index_rebuild(self, rows: list[IndexRow]) -> None:
-        """Set a damaged index aside and write a new one."""
+        """Set a damaged or outdated index aside and write a new one."""
         with self.sessions(create=True) as folder, folder.locked(".index.lock"):
-            if "index.json" in folder.names():
-                folder.move("index.json", "index.json.damaged")
-            folder.replace("index.json", _encode_index(rows), mode=0o644)
-
-    def check_index(self) -> None:
-        """Raise FileCorrupt now rather than after something was started."""
-        self.index()
+            _set_aside(folder)
+            folder.replace(INDEX, _encode_index(rows), mode=0o644)
 
     def _rewrite(self, change: Callable[[list[IndexRow]], list[IndexRow]]) -> None:
         with self.sessions(create=True) as folder, folder.locked(".index.lock"):
-            rows = _rows(folder)
+            rows, is_whole = self._rows_or_rebuilt(folder)
             changed = change(rows)
-            if changed != rows:
-                folder.replace("index.json", _encode_index(changed), mode=0o644)
+            if changed != rows or not is_whole:
+                folder.replace(INDEX, _encode_index(changed), mode=0o644)
+
+    def _rows_or_rebuilt(self, folder: Folder) -> tuple[list[IndexRow], bool]:
+        """Read the index; where it is damaged or missing, what the archives say, and that it has to be written."""
+        try:
+            found = _read_index(folder)
+        except FileCorrupt as error:
+            rows = self.read_rows()
+            _set_aside(folder)
+            self.warn(f"{error}: set aside as {SET_ASIDE}, rebuilt from {_archives(len(rows))}")
+            return rows, False
+        if found is not None:
+            return found.sessions, True
+        rows = self.read_rows()
+        if rows:
+            self.warn(f".maestro/sessions/{INDEX} was missing: rebuilt from {_archives(len(rows))}")
+        return rows, not rows
+
+
+def _log_warning(text: str) -> None:
+    from maestro_state.logs import get_logger
+
+    get_logger("maestro.project").warning("put_right", reason=text)
+
+
+def _archives(count: int) -> str:
+    return f"{count} archived session{'' if count == 1 else 's'}"
+
+
+def _set_aside(folder: Folder) -> None:
+    """Move whatever is in the index's place out of the way, over one that was set aside before."""
+    if folder.status(INDEX) is None:
+        return
+    there = folder.status(SET_ASIDE)
+    is_in_the_way = there is not None and not stat.S_ISREG(there.st_mode)
+    folder.move(INDEX, f"{SET_ASIDE}.{os.urandom(4).hex()}" if is_in_the_way else SET_ASIDE)
 
 
 def _rows(folder: Folder) -> list[IndexRow]:
-    found = _read_index(folder, msgspec.json.Decoder(_IndexFile).decode)
+    found = _read_index(folder)
     return found.sessions if found else []
 
 
-def _read_index(folder: Folder, decode: Callable[[bytes], T]) -> T | None:
-    content = folder.read("index.json", limit=_INDEX_LIMIT)
+def _read_index(folder: Folder) -> _IndexFile | None:
+    content = folder.read(INDEX, limit=_INDEX_LIMIT)
     if content is None:
         return None
     try:
-        return decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _decode_index(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileCorrupt(
-            f".maestro/sessions/index.json is damaged ({error})",
-            hint="maestro doctor --repair sets it aside and rebuilds it",
+            f".maestro/sessions/{INDEX} is damaged ({error})",
+            hint="the next command that writes it sets it aside and rebuilds it",
         ) from error
 
 

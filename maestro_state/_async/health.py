@@ -52,6 +52,7 @@ class AsyncHealth:
     async def _repair_index(self) -> list[str]:
         if self._index_file().status == "ok":
             return []
+        from maestro_state.archive.home import Home
         from maestro_state.archive.reader import index_rows
 
         terms = self._server.terms
@@ -59,7 +60,8 @@ class AsyncHealth:
         listed: index_ops.Listed = await self._server.fetch(index_ops.list_sessions(terms, look))
         rows = [IndexRow.of(row) for row in listed.rows]
         live = {row.id for row in rows}
-        rows += [row for row in index_rows(self._project) if row.id not in live]
+        archived = index_rows(self._project, Home.of_project(self._project))
+        rows += [row for row in archived if row.id not in live]
         self._project.index_rebuild(rows)
         return [f"sessions/index.json rebuilt with {len(rows)} sessions; the old one is index.json.damaged"]
 

@@ -21,7 +21,7 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
-from maestro_state.models import Field, Session, SessionStatus, SessionSummary
+from maestro_state.models import Field, Session, SessionList, SessionStatus, SessionSummary
 from maestro_state.names import is_session_id, pick, session_slug
 from maestro_state.ops import index as index_ops
 from maestro_state.ops import sessions as ops
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from maestro_state.contents import ContextItem, ListedItem
 
 #: What `list` returns; inside the class, `list` is the verb.
-Summaries = list[SessionSummary]
+Summaries = SessionList
+Rows = list[SessionSummary]
 Ids = list[str]
 Context = list["ContextItem"]
 Listed = list["ListedItem"]
@@ -85,7 +86,6 @@ class AsyncSessions:
     ) -> Session:
         """Start a session and put this checkout on it."""
         slug, ttl_ms = session_slug(name), self._ttl_ms(ttl_seconds)
-        self._project.check_index()
         directory = working_directory or str(self._project.root)
         ops.check_directory(directory)
         options: str | None = None
@@ -235,33 +235,35 @@ class AsyncSessions:
 
     async def newest(self, count: int) -> Summaries:
         """List the live sessions last active, in one round trip however many there are."""
-        rows: Summaries = await self._server.run(index_ops.newest_sessions(self._server.terms, count, self._look()))
-        return rows
+        rows = await self._server.run(index_ops.newest_sessions(self._server.terms, count, self._look()))
+        return SessionList(rows)
 
     async def list(
         self, *, state: str | None = None, user: str | None = None, everything: bool = False, notice: bool = True
     ) -> Summaries:
         """List live sessions and this checkout's archived ones, last active first.
 
-        Archived ones are those of the last 30 days, or `everything`. Whose time turns out to be over is frozen, unless
-        that is not to be taken `notice` of.
+        Archived ones are those of the last 30 days, or `everything`; `older` counts those left out. Whose time turns
+        out to be over is frozen, unless that is not to be taken `notice` of.
         """
-        from maestro_state.archive.listing import archived_rows, with_users
+        from maestro_state.archive.listing import archived_rows, put_index_right
 
         look = self._look()
         listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, look))
         live = await self._present(listed)
-        archived = archived_rows(self._project, self._places.own, look.active, set(map(attrgetter("id"), live)))
+        listing = archived_rows(self._project, self._places.own, look.active, set(map(attrgetter("id"), live)))
+        archived = listing.rows
         if notice and await self._freeze_listed(listed.doubtful, archived):
             return await self.list(state=state, user=user, everything=everything, notice=False)
-        if not everything:
-            since = iso(look.now_ms - ARCHIVED_SHOWN_MS)
-            archived = [row for row in archived if row.updated_at >= since]
-        rows = index_ops.by_activity(live, archived)
-        found = rows if state is None else [row for row in rows if row.state == state]
-        return found if user is None else [row for row in with_users(self._places, found) if row.user_id == user]
+        put_index_right(self._project, listing, live)
+        if state is not None or user is not None:
+            live = [row for row in live if state in (None, row.state) and user in (None, row.user_id)]
+            archived = [row for row in archived if state in (None, row.state) and user in (None, row.user_id)]
+        since = iso(look.now_ms - ARCHIVED_SHOWN_MS)
+        shown = archived if everything else [row for row in archived if row.updated_at >= since]
+        return SessionList(index_ops.by_activity(live, shown), older=len(archived) - len(shown))
 
-    async def _freeze_listed(self, doubtful: Live, archived: Summaries) -> bool:
+    async def _freeze_listed(self, doubtful: Live, archived: Rows) -> bool:
         """Freeze those of a list whose time is over; tell whether there was one."""
         now_ms = self._server.now_ms()
         over = [row.id for row in doubtful if row.state in LIVE and row.last_activity_ms + row.ttl_ms <= now_ms]
@@ -348,7 +350,6 @@ class AsyncSessions:
         source = await self.source(ref)
         origin, fields = await taken_over(source, self._project.path)
         slug, ttl_ms = session_slug(name), self._ttl_ms(origin.ttl_seconds or None)
-        self._project.check_index()
         session_id = await self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
         await fill_from(self._server, session_id, source)
         session = await self.read(session_id)
@@ -364,7 +365,6 @@ class AsyncSessions:
         from maestro_state._async.deletion import delete
 
         session_id = await self.resolve(ref)
-        self._project.check_index()
         source = await self.source(session_id)
         await delete(self._server, self._places, session_id, is_live=not source.archived, trash=trash)
         if self._project.active() == session_id:

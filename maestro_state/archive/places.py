@@ -9,7 +9,7 @@ from maestro_state.archive.home import Home, is_team_folder
 from maestro_state.disk import Folder
 from maestro_state.errors import ArchiveElsewhere, ArchiveFailed
 from maestro_state.names import pick
-from maestro_state.project import Project
+from maestro_state.project import IndexRow, Project
 
 
 class Places:
@@ -20,6 +20,12 @@ class Places:
         self.project = project
         self._root = archive_root
         self.own = self._team(project.path) if self._root else Home.of_project(project)
+        project.read_rows = self._index_rows
+
+    def _index_rows(self) -> list[IndexRow]:
+        from maestro_state.archive.reader import index_rows  # msgspec's readers: only for an index to be rebuilt
+
+        return index_rows(self.project, self.own)
 
     def _team(self, project: str) -> Home:
         if self._root is None:

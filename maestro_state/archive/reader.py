@@ -346,9 +346,9 @@ def _checked(run_id: str) -> str:
     return run_id
 
 
-def index_rows(project: Project) -> list[IndexRow]:
+def index_rows(project: Project, home: Home) -> list[IndexRow]:
     """Read the rows of a new index from the archives themselves, those that cannot be read left out."""
-    home, active = Home.of_project(project), project.active()
+    active = project.active()
     rows: list[IndexRow] = []
     for session_id in sorted(home.ids()):
         try:

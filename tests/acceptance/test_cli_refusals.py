@@ -178,28 +178,6 @@ def test_a_corrupt_active_file(project: Path):
 
 
 @pytest.mark.usefixtures("served")
-def test_a_corrupt_index_file(project: Path):
-    """A damaged index.json is named and left alone, nothing is started, and doctor --repair mends it."""
-    started = printed(project, "session", "start", "kept")
-    file = project / ".maestro/sessions/index.json"
-    for content in (b"", b'{"sessions": [{"id": 1}]}', b"\xff" * 100):
-        file.write_bytes(content)
-        for words in (
-            ("session", "start", "more"),
-            ("session", "list"),
-            ("session", "delete", "kept", "--yes"),
-        ):
-            left_with, error = refused(project, *words)
-            assert (left_with, error["code"]) == (1, "file_corrupt")
-            assert "repair" in error["hint"]
-        assert file.read_bytes() == content
-        assert maestro_command(project, "doctor").returncode == 1
-        assert printed(project, "doctor", "--repair")["repaired"]
-        assert [row["id"] for row in printed(project, "session", "list")["sessions"]] == [started["id"]]
-        assert file.with_name("index.json.damaged").read_bytes() == content
-
-
-@pytest.mark.usefixtures("served")
 def test_what_a_tool_printed_cannot_steer_the_terminal(project: Path):
     """On a terminal stored control characters are shown as pictures; a pipe gets them as they are."""
     printed(project, "session", "start", "steered", "--note", "\x1b]0;note\x07")

@@ -350,7 +350,7 @@ async def test_delete_and_trash(backend: Backend):
 
 
 async def test_list_marks_archived_and_orphaned(backend: Backend):
-    """Archived sessions are listed as such, and so is an index row without data and data without index row."""
+    """Archived sessions are listed as such, known to the index or not; a row of the index without data is an orphan."""
     async with backend.open_async() as maestro:
         await filled(backend, maestro, "live")
         archived, _ = await filled(backend, maestro, "archived")
@@ -365,7 +365,7 @@ async def test_list_marks_archived_and_orphaned(backend: Backend):
 
         rows = {row.slug: (row.archived, row.orphan) for row in await maestro.sessions.list()}
         assert rows == {
-            "live": (False, False), "archived": (True, False), "lost": (False, True), "unknown": (True, True),
+            "live": (False, False), "archived": (True, False), "lost": (False, True), "unknown": (True, False),
         }  # fmt: skip
         assert await maestro.sessions.resolve("unknown") == unknown.id
         assert {row.slug for row in await maestro.sessions.list(state="com_saida")} == {"archived", "unknown"}

@@ -40,7 +40,7 @@ calls = {
     "output": lambda: sum(map(len, archived.output("0001"))),
     "verify": lambda: verify(home, session_id).ok or "damaged",
     "clean": lambda: clean(home, set(), now_ms=1_800_000_000_000, days=1, dry_run=True),
-    "index": lambda: project.index(), "rows": lambda: index_rows(project),
+    "index": lambda: project.index(), "rows": lambda: index_rows(project, home),
 }
 said = {}
 for name, call in calls.items():

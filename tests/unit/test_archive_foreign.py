@@ -79,7 +79,7 @@ def test_an_archive_without_index_and_optional_fields_is_read(project: Path, for
     assert found.sent_context("0001") == []
     assert found.last_output()["run_id"] == "0001"
     assert (relevant, found.messages(), list(found.events())) == ([], [], [])
-    assert [row.id for row in index_rows(Project(project))] == [OTHER]
+    assert [row.id for row in index_rows(Project(project), Home.of_project(Project(project)))] == [OTHER]
     report = verify(Home.of_project(Project(project)), OTHER)
     assert report.ok
     assert report.checked >= 7
@@ -211,7 +211,7 @@ def test_a_foreign_archive_is_listed_shown_exported(project: Path, foreign: Path
     with BACKENDS["fake"](project) as backend, backend.open() as maestro:
         assert isinstance(maestro, Maestro)
         rows = maestro.sessions.list(everything=True)
-        assert [(row.id, row.archived, row.orphan) for row in rows] == [(OTHER, True, True)]
+        assert [(row.id, row.archived, row.orphan) for row in rows] == [(OTHER, True, False)]
         status = maestro.sessions.status("outro-programa")
         assert [item.id for item in status.context] == ["ctx-0001"]
         assert status.last_output["run_id"] == "0001"
