@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -15,6 +15,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 class App:
     """The state of one command."""
+
+    #: The process that a person or a script started, where the command runs in another.
+    caller: ClassVar[int | None] = None
 
     def __init__(self, project: str | None, session_ref: str | None) -> None:
         """Keep the global options; nothing is opened yet."""
@@ -51,7 +54,7 @@ class App:
                 return os.ttyname(stream).removeprefix("/dev/")
             except OSError:
                 continue
-        return f"pid {os.getpid()}"
+        return f"pid {self.caller or os.getpid()}"
 
     def close(self) -> None:
         """Close what was opened."""

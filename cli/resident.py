@@ -21,6 +21,7 @@ from types import FrameType
 from typing import NoReturn
 
 from cli import entry
+from cli.app import App
 from cli.main import maestro, run
 from maestro_state import private_socket
 from maestro_state.embedded import paths
@@ -70,6 +71,7 @@ def _answer(line: socket.socket) -> NoReturn:
             line.sendall(entry.installation() + os.getpid().to_bytes(4, "big"))
             request = _received(line)
             line.settimeout(None)
+            App.caller = _caller(line)
             try:
                 _heed(line)
                 code = _run(request) & 0xFF
@@ -95,6 +97,11 @@ def _received(line: socket.socket) -> list[bytes]:
     if len(request) != size:
         raise ConnectionError
     return request.split(b"\0")
+
+
+def _caller(line: socket.socket) -> int:
+    """Return the process at the other end, as the kernel knows it."""
+    return int.from_bytes(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
 def _heed(line: socket.socket) -> None:

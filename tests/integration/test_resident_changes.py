@@ -36,7 +36,6 @@ STORY = [
     (["use", "echo"], b""),
     (["use", "no-such-tool", "--json"], b""),
     (["run", "--dry", "hello"], b""),
-    (["run", "--detach", "hello", "--json"], b""),
     (["cancel"], b""),
     (["session", "set", "preferences", '{"a": 1}'], b""),
     (["session", "set", "preferences", "{}", "--if-revision", "0"], b""),
@@ -52,10 +51,13 @@ STORY = [
 
 
 def run(code: str, folder: Path, words: list[str | bytes], given: bytes) -> tuple[bytes, bytes, int]:
-    """Run one command line with a umask of its own."""
+    """Run one command line with a umask of its own; the number of its process is taken out of what it says."""
     line = ["sh", "-c", 'umask 027; exec "$@"', "sh", sys.executable, "-P", "-c", code, *words]
-    done = subprocess.run(line, cwd=folder, input=given, capture_output=True, timeout=60)
-    return done.stdout, done.stderr, done.returncode
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(line, cwd=folder, **pipes) as process:
+        said = process.communicate(given, timeout=60)
+    out, error = (part.replace(b"pid %d" % process.pid, b"pid OWN") for part in said)
+    return out, error, process.returncode
 
 
 def timeless(said: bytes, folder: Path) -> str:
