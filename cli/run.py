@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
 @click.option("--confirm", is_flag=True, help="Show what would be sent where, and ask.")
 @click.option("--cookie", metavar="ID", help="Leave a breadcrumb in this work session.")
-@click.option("--env", "env", multiple=True, metavar="NAME", help="Let the tool see this variable of the worker's.")
+@click.option(
+    "--env", "env", multiple=True, metavar="NAME", help="Also see this variable where the worker is elsewhere."
+)
 @click.option("--retries", type=click.IntRange(0, 10), default=0, help="Times to try again if its worker is lost.")
 @json_option
 @pass_app
@@ -77,6 +79,7 @@ def run(
     if cookie := options["cookie"] or app.maestro.settings.cookie:
         app.maestro.work.read(cookie)  # one that nobody knows fails now, not when the tool has done its work
     asked["terminal"] = app.terminal_name()
+    call_worker(app)
     started = room.start(content, dry=dry, say=None if dry or as_json else output.warning, **asked)
     if dry:
         preview = room.preview_of(started)
@@ -86,7 +89,7 @@ def run(
         else:
             _show_preview(preview.argv, preview.stdin)
         return 0
-    call_worker(app)
+    warn_if_alone(app)
     if detach:
         if as_json:
             output.document(started)
@@ -156,14 +159,18 @@ def _show_preview(argv: list[str], stdin: bytes) -> None:
 
 
 def call_worker(app: App) -> None:
-    """See to it that somebody carries the run out, or say that nobody does."""
+    """See to it that the embedded stack is there when the run needs it."""
+    if app.maestro.settings.redis_url is None:
+        from maestro_state.embedded import await_supervisor
+
+        app.maestro.runs.handover.summon = lambda: await_supervisor(app.maestro.project.root)
+
+
+def warn_if_alone(app: App) -> None:
+    """Say so when nobody carries out runs: of a server that others look after, nobody here can start a worker."""
     from cli import output
 
-    if app.maestro.settings.redis_url is None:
-        from maestro_state.embedded import ensure_supervisor
-
-        ensure_supervisor(app.maestro.project.root)
-    elif app.maestro.runs.workers() == 0:
+    if app.maestro.settings.redis_url is not None and app.maestro.runs.workers() == 0:
         output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
 

@@ -120,6 +120,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     timeout_s: int | None = None
     retries: int = 0  #: how often it may be tried again when its worker is lost
     env: list[str] = []  #: names of variables passed to the tool on purpose; never their values
+    holders: list[str] = []  #: who was handed the asking terminal's environment; none: it sees its worker's own
     removed_at: str | None = None  #: when cleanup removed this dry run; never stored here
     model: str | None = None  #: as it was asked for; the one that answered is in `usage`
     mode: str | None = None  #: read, edit or full

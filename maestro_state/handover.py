@@ -7,10 +7,12 @@ namespace. Whoever asks for a run finds it there; where nobody listens, no worke
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from maestro_state.catalog import OWN_SECRETS
 from maestro_state.errors import ServerUnavailable
 from maestro_state.frames import Unpacked, packed
 from maestro_state.private_socket import connect, open_own_folder
@@ -20,11 +22,9 @@ if TYPE_CHECKING:
 
     from maestro_state.connection.url import Address
 
-#: Variables that are Maestro's own: addresses with their passwords. A tool never sees them.
-OWN_SECRETS = frozenset({"MAESTRO_REDIS_URL", "MAESTRO_QUEUE_URL"})
-
-#: Seconds a holder may take to answer.
+#: Seconds a holder may take to answer, and to start.
 _ANSWER_S = 10.0
+_START_S = 30.0
 _PREFIX, _SUFFIX = "w-", ".sock"
 
 
@@ -33,6 +33,35 @@ class Holder(NamedTuple):
 
     name: str
     line: socket
+
+
+class Handover:
+    """Finds who carries out runs on this machine, for one server and namespace."""
+
+    def __init__(self, address: Address, namespace: str, root: str | os.PathLike[str]) -> None:
+        """Take the server, and the project whose stack is to be waited for while it starts."""
+        self._address = address
+        self._namespace = namespace
+        self._root = root
+        #: Sees to it that there is somebody; a command sets it, for whom the embedded stack is there.
+        self.summon: Callable[[], object] = lambda: None
+
+    def reach(self) -> list[Holder]:
+        """Connect to everybody there is; none when no worker of this machine takes part."""
+        holders = reach(self._address, self._namespace)
+        if holders or not self._address.is_embedded:
+            return holders
+        self.summon()
+        from pathlib import Path
+
+        from maestro_state.embedded import supervisor_alive
+
+        until_s = time.monotonic() + _START_S
+        # It is on its way while it loads what workers need.
+        while not holders and supervisor_alive(Path(self._root)) and time.monotonic() < until_s:
+            time.sleep(0.005)
+            holders = reach(self._address, self._namespace)
+        return holders
 
 
 def key_of(address: Address, namespace: str) -> str:
@@ -120,7 +149,7 @@ def reach(address: Address, namespace: str) -> list[Holder]:
     return found
 
 
-def hand_over(holders: list[Holder], session_id: str, run_id: str, environment: Mapping[str, str]) -> None:
+def hand_over(holders: Sequence[Holder], session_id: str, run_id: str, environment: Mapping[str, str]) -> None:
     """Give each of them the environment of a run; raise ServerUnavailable when none has it."""
     variables = [os.fsencode(f"{name}={value}") for name, value in environment.items() if name not in OWN_SECRETS]
     message = packed(b"hand", session_id.encode(), run_id.encode(), *variables)
@@ -130,13 +159,7 @@ def hand_over(holders: list[Holder], session_id: str, run_id: str, environment: 
         )
 
 
-def wake(holders: list[Holder]) -> None:
-    """Have each of them look whether there is something to do."""
-    for holder in holders:
-        _asked(holder.line, packed(b"wake"))
-
-
-def leave(holders: list[Holder]) -> None:
+def leave(holders: Sequence[Holder]) -> None:
     """Close the connections."""
     for holder in holders:
         holder.line.close()

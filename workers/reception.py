@@ -105,8 +105,6 @@ class Reception:
             case [b"hand", session_id, run_id, *variables]:
                 name = session_id.decode(errors="replace"), run_id.decode(errors="replace")
                 answer = b"taken" if self._environments.put(name, variables) else b"full"
-            case [b"wake"]:
-                answer = b"taken"
         with suppress(OSError):  # the caller has left
             caller.line.sendall(packed(answer))
         if answer == b"taken":

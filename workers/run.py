@@ -12,9 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from maestro_state import Maestro
-from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve
+from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve, safe_environment
 from maestro_state.contents import Usage
-from maestro_state.errors import LostClaim, MaestroError, NotFound, NotReplicated, OutputLost, ServerUnavailable
+from maestro_state.errors import (
+    LostClaim,
+    MaestroError,
+    NotFound,
+    NotReplicated,
+    OutputLost,
+    ServerUnavailable,
+    WorkFailed,
+)
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.rendering import render
@@ -30,6 +38,8 @@ from workers.outbox import Outbox
 OUTAGE_S = 600.0
 #: Why a run ended whose worker was told to leave and could not wait for it any longer.
 STOPPED = "its worker was stopped while it ran"
+#: Why a run was not begun whose environment nobody has any more.
+GONE = "the environment of the terminal that asked for it is gone with the process that held it (run it again)"
 #: Longest reason kept of an error.
 _ERROR_CHARS = 2000
 
@@ -71,6 +81,9 @@ class Workshop:
         """Carry out a run; return its status, None when there was nothing to do or the claim was lost."""
         maestro = self.maestro
         with bound(session=session_id, run=run_id):
+            if self._is_for_others(session_id, run_id):
+                _log.info("run_left_to_others")
+                return None
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
             try:
                 claim = maestro.claims.claim(session_id, run_id, owner)
@@ -98,6 +111,17 @@ class Workshop:
             _log.info("run_finished", status=ended.status)
             follow_up(maestro, session_id, run_id)
             return ended.status
+
+    def _is_for_others(self, session_id: str, run_id: str) -> bool:
+        """Tell whether a worker of another machine, which lives, was handed what this run is to see.
+
+        Then it is left alone: looking after runs that wait, somebody puts the job back, until the right one takes it.
+        """
+        if self.maestro.address.is_embedded:
+            return False  # all its workers are on this machine, and were told
+        own = self.channel.holder if self.channel is not None else ""
+        holders = self.maestro.claims.holders(session_id, run_id)
+        return bool(holders) and own not in holders and self.maestro.queue.has_worker_of(holders)
 
 
 class _Attempt:
@@ -128,7 +152,10 @@ class _Attempt:
             )
             return self._failed(f"the working directory {folder} is not there {where} ({remedy})")
         try:
-            tool = resolve(run.tool, folder=folder)
+            environment = self._environment()
+            tool = resolve(run.tool, environment.get("PATH"), folder=folder)
+            if not run.holders:
+                environment = tool.environment(environment, run.env)
             conversation = self._conversation()
             argv = tool.argv(run.options, conversation)
             prompt, *contents = self._maestro.claims.contents(self._claim)
@@ -140,11 +167,11 @@ class _Attempt:
         parser = tool.parser()
         # The bytes of a plain tool are its output; of the others it is the text for people that their events carry.
         self._parser = None if tool.is_plain else parser
-        environment = tool.environment(os.environ, run.env)
         # A program that the project's own file names counts only when its user trusts that file.
         program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))
         if program is None:
-            return self._failed(f"'{argv[0]}' is not installed where the worker runs (maestro tool check)")
+            where = "on the PATH of the terminal that asked" if run.holders else "where the worker runs"
+            return self._failed(f"'{argv[0]}' is not installed {where} (maestro tool check)")
         with closing(self._outbox):
             try:
                 finished = self._call([program, *argv[1:]], sent, environment)
@@ -153,6 +180,25 @@ class _Attempt:
                 return self._failed(f"'{argv[0]}' could not be started: {error.strerror}")
             except OutputLost as error:
                 return Ended(status="error", error=str(error), size=error.size)
+
+    def _environment(self) -> dict[str, str]:
+        """Return what there is for the tool to see: the asking terminal's variables, where they were handed over.
+
+        WorkFailed when they cannot be had any more: never silently others.
+        """
+        run, channel = self._claim.run, self._workshop.channel
+        if not run.holders:
+            missing = [name for name in run.env if name not in os.environ]
+            if missing:
+                raise WorkFailed(f"{', '.join(missing)} is not set on {socket.gethostname()}, where the worker runs")
+            return dict(os.environ)
+        found = None
+        if channel is not None and channel.holder in run.holders:
+            found = channel.environment(self._claim.session_id, run.id)
+        if found is None:
+            raise WorkFailed(GONE)
+        # Where the tool works, as if it had been started there.
+        return safe_environment(found) | ({"PWD": self._claim.working_directory} if "PWD" in found else {})
 
     def _conversation(self) -> str | None:
         """Return the tool's own id of the conversation to go on with."""

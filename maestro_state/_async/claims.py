@@ -39,6 +39,14 @@ class AsyncClaims:
             raise LostClaim(str(error)) from error
         return claim
 
+    async def holders(self, session_id: str, run_id: str) -> list[str]:
+        """Read who was handed the environment of a run; nobody of one that is not there."""
+        try:
+            run: Run = await self._server.fetch(runs_ops.read_run(self._server.terms, session_id, run_id))
+        except NotFound:
+            return []
+        return run.holders
+
     async def contents(self, claim: Claim) -> list[bytes]:
         """Read the prompt, then each item that is sent, in order."""
         digests = [claim.run.prompt_digest or "", *(item.digest for item in claim.sent)]

@@ -117,8 +117,10 @@ class AsyncMaestro:
     def runs(self) -> AsyncRuns:
         """Start, follow, cancel, list and look at runs."""
         from maestro_state._async.runs import AsyncRuns
+        from maestro_state.handover import Handover
 
-        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project.root)
+        handover = Handover(self.address, self.settings.namespace, self.project.root)
+        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project.root, handover)
 
     @cached_property
     def claims(self) -> AsyncClaims:

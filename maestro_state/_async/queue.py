@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from maestro_state import queueing
@@ -58,6 +59,12 @@ class AsyncQueue:
         """Count the workers that listen now."""
         names = await self._queue.fetch(queueing.worker_names(self._server.terms))
         return sum(await self._queue.connection.calls([("EXISTS", name) for name in names]))
+
+    async def has_worker_of(self, holders: Sequence[str]) -> bool:
+        """Tell whether a worker lives that can get an environment from one of these."""
+        names = await self._queue.fetch(queueing.worker_names(self._server.terms))
+        theirs = [name for name in names if name.endswith(tuple(f"-{holder}".encode() for holder in holders))]
+        return any(await self._queue.connection.calls([("EXISTS", name) for name in theirs]))
 
     @property
     def _queue(self) -> AsyncServer:

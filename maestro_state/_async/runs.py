@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
+from maestro_state.handover import Handover, Holder, hand_over, leave
 from maestro_state.models import Event
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
@@ -63,9 +64,13 @@ class AsyncRuns:
         queue: AsyncQueue,
         settings: Settings,
         root: os.PathLike[str],
+        handover: Handover,
     ) -> None:
-        """Take the sessions for their references, the queue that wakes workers, and the checkout's top folder."""
+        """Take the sessions for their references, the queue that wakes workers, the checkout's top folder, and how the
+        workers of this machine are handed an environment.
+        """
         self._root = root
+        self.handover = handover
         self._server = server
         self._sessions = sessions
         self._queue = queue
@@ -93,16 +98,24 @@ class AsyncRuns:
         continues: str | None = None,
         terminal: str | None = None,
         say: Callable[[str], None] | None = None,
+        environment: Mapping[str, str] | None = None,
         command_id: str | None = None,
     ) -> Run:
         """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
+
+        Carried out on this machine the tool sees `environment`, by default this process's own; elsewhere it sees its
+        worker's, cut down to what it needs and the names in `env`.
 
         `terminal` is where it is asked for; `continues` the run whose conversation it goes on with, `last` the newest
         one of its tool. `say` is told what the tool may change, before the first run of the session that may.
         """
         session = await self._sessions.read(ref)
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
-        choice = await self._choices.choose(session, tool, said, continues)
+        environment = os.environ if environment is None else environment
+        choice = await self._choices.choose(session, tool, said, continues, environment.get("PATH"))
+        holders = [] if dry else self.handover.reach()
+        if holders:
+            ops.check_variables(env, environment)
         request = ops.RunRequest(
             tool=choice.tool.name,
             prompt_source=prompt_source,
@@ -113,6 +126,7 @@ class AsyncRuns:
             retries=retries,
             cookie=cookie or self._settings.cookie,
             env=env,
+            holders=tuple(holder.name for holder in holders),
             options=choice.options,
             continues=choice.before.id if choice.before else None,
             seen=choice.seen,
@@ -120,9 +134,12 @@ class AsyncRuns:
             edits_told=choice.tell(session, say),
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
-        run_id, summary = await self._start(session.id, request, content, command_id)
-        if not dry:
-            await self._wake(session.id, run_id)
+        try:
+            run_id, summary = await self._start(session.id, request, content, command_id)
+            if not dry:
+                await self._wake(session.id, run_id, holders, environment)
+        finally:
+            leave(holders)
         # Last: the worker is on its way meanwhile.
         await self._server.note(session.id, summary)
         return await self.read(run_id, session.id)
@@ -150,8 +167,13 @@ class AsyncRuns:
         revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return revision, [item for item in ops.sent_items(items) if item.digest not in sent_before]
 
-    async def _wake(self, session_id: str, run_id: str) -> None:
+    async def _wake(
+        self, session_id: str, run_id: str, holders: Sequence[Holder], environment: Mapping[str, str]
+    ) -> None:
+        """Hand the environment over, then put the job where workers wait: whoever takes it finds what it needs."""
         try:
+            if holders:
+                hand_over(holders, session_id, run_id, environment)
             await self._queue.enqueue(session_id, run_id, 0)
         except MaestroError:
             # Nobody would come for it: better no run than one that starts when nobody expects it any more.

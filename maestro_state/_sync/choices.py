@@ -68,14 +68,21 @@ class Choices:
         self._settings = settings
         self._root = root
 
-    def choose(self, session: Session, tool: str | None, said: ToolOptions, continues: str | None) -> Choice:
-        """Return what a run asked for like this uses; refuses what the tool cannot do."""
+    def choose(
+        self,
+        session: Session,
+        tool: str | None,
+        said: ToolOptions,
+        continues: str | None,
+        path: str | None = None,
+    ) -> Choice:
+        """Return what a run asked for like this uses; refuses what the tool cannot do. `path` stands for PATH."""
         before: Run | None = None
         if continues and continues != "last":
             number = ops.check_run_id(continues)
             before = self._server.fetch(ops.read_run(self._server.terms, session.id, number))
             tool = tool or before.tool
-        chosen = self._tool(session, tool)
+        chosen = self._tool(session, tool, path)
         if continues:
             before = before or self._newest(session, chosen)
             check_continues(session.id, chosen, before)
@@ -88,16 +95,16 @@ class Choices:
             check_no_secret(*options.arguments)
         return Choice(chosen, options, before)
 
-    def _tool(self, session: Session, tool: str | None) -> Tool:
+    def _tool(self, session: Session, tool: str | None, path: str | None) -> Tool:
         """Return the tool a run uses: one named now counts from the current folder, the session's from its own."""
         if tool := tool or self._settings.tool:
-            return stored(tool, session.working_directory, self._root)
+            return stored(tool, session.working_directory, self._root, path)
         chosen = session.tool_active
         if not chosen and session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")
         if not chosen:
             raise NoTool(session.id)
-        return resolve(chosen, folder=session.working_directory)
+        return resolve(chosen, path, folder=session.working_directory)
 
     def _newest(self, session: Session, chosen: Tool) -> Run | None:
         """Find the newest run of a tool that had a conversation; a page at a time: a long session costs no more."""

@@ -118,8 +118,10 @@ class Maestro:
     def runs(self) -> Runs:
         """Start, follow, cancel, list and look at runs."""
         from maestro_state._sync.runs import Runs
+        from maestro_state.handover import Handover
 
-        return Runs(self.server, self.sessions, self.queue, self.settings, self.project.root)
+        handover = Handover(self.address, self.settings.namespace, self.project.root)
+        return Runs(self.server, self.sessions, self.queue, self.settings, self.project.root, handover)
 
     @cached_property
     def claims(self) -> Claims:

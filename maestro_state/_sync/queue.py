@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from maestro_state import queueing
@@ -59,6 +60,12 @@ class Queue:
         """Count the workers that listen now."""
         names = self._queue.fetch(queueing.worker_names(self._server.terms))
         return sum(self._queue.connection.calls([("EXISTS", name) for name in names]))
+
+    def has_worker_of(self, holders: Sequence[str]) -> bool:
+        """Tell whether a worker lives that can get an environment from one of these."""
+        names = self._queue.fetch(queueing.worker_names(self._server.terms))
+        theirs = [name for name in names if name.endswith(tuple(f"-{holder}".encode() for holder in holders))]
+        return any(self._queue.connection.calls([("EXISTS", name) for name in theirs]))
 
     @property
     def _queue(self) -> Server:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from maestro_state.catalog.conversations import check_continues
 from maestro_state.catalog.options import MODES, Mode, check_no_secret, check_options, combined, options_of
 from maestro_state.catalog.outcome import Outcome, Parser, delta
-from maestro_state.catalog.tool import Tool, check_command, names, resolve, stored
+from maestro_state.catalog.tool import OWN_SECRETS, Tool, check_command, names, resolve, safe_environment, stored
 
 __all__ = [
-    "MODES", "Mode", "Outcome", "Parser", "Tool", "check_command", "check_continues", "check_no_secret",
+    "MODES", "OWN_SECRETS", "Mode", "Outcome", "Parser", "Tool", "check_command", "check_continues", "check_no_secret",
     "check_options", "combined", "delta", "names",
-    "options_of", "resolve", "stored",
+    "options_of", "resolve", "safe_environment", "stored",
 ]  # fmt: skip

@@ -29,6 +29,9 @@ BASE_ENVIRONMENT = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
 
+#: Variables that are Maestro's own: addresses with their passwords. No tool sees them, whoever passes them.
+OWN_SECRETS = frozenset({"MAESTRO_REDIS_URL", "MAESTRO_QUEUE_URL"})
+
 #: Stands in a tool's words for the interpreter that runs Maestro.
 PYTHON = "{python}"
 
@@ -86,21 +89,28 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the tool sees: the allow-list, and the names the user passes on purpose."""
         wanted = (*BASE_ENVIRONMENT, *self.sees)
         chosen = set(passed)
-        seen = {
-            name: value
-            for name, value in environ.items()
-            if name in chosen or any(fnmatchcase(name, pattern) for pattern in wanted)
-        }
-        if "PATH" in seen:
-            # A relative entry would name programs of whatever project the tool works in.
-            seen["PATH"] = os.pathsep.join(entry for entry in seen["PATH"].split(os.pathsep) if os.path.isabs(entry))
-        return seen
+        return safe_environment(
+            {
+                name: value
+                for name, value in environ.items()
+                if name in chosen or any(fnmatchcase(name, pattern) for pattern in wanted)
+            }
+        )
 
     def parser(self) -> Parser:
         """Return a new reader of one call's stdout."""
         module = import_module(f"maestro_state.catalog.streams.{self.stream}")
         parser: Parser = module.Stream(self.entry or self.name.split()[0], dict(self.exit_codes))
         return parser
+
+
+def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment as any tool may see it: without Maestro's own secrets and relative places of programs."""
+    seen = {name: value for name, value in environ.items() if name not in OWN_SECRETS}
+    if "PATH" in seen:
+        # A relative entry would name programs of whatever project the tool works in.
+        seen["PATH"] = os.pathsep.join(entry for entry in seen["PATH"].split(os.pathsep) if os.path.isabs(entry))
+    return seen
 
 
 def _with_python(words: Iterable[str]) -> list[str]:

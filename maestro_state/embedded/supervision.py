@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUPERVISOR = "workers.stack"
+#: How the names of variables begin that a stack needs: where things are, how to read and tell time, its settings.
+_NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "XDG_", "SSL_CERT_", "PYTHON", "MAESTRO_",
+           "LD_LIBRARY_PATH", "DYLD_", "VIRTUAL_ENV")  # fmt: skip
+#: Settings of one terminal.
+_TERMINALS = ("MAESTRO_SESSION", "MAESTRO_COOKIE", "MAESTRO_TOOL")
 #: Seconds between two looks at how far a leaving supervisor got.
 _LOOK_S = 0.5
 
@@ -86,12 +91,13 @@ def _spawn(root: Path) -> bool:
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
     try:
-        # The whole environment: workers run the user's tools in it, cut down there to an allow-list.
+        # Not this terminal's whole environment: a run brings its own, and the rest is nobody's business for that long.
+        own = {name: value for name, value in os.environ.items() if name not in _TERMINALS and name.startswith(_NEEDED)}
         try:
-            pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
+            pid = os.posix_spawn(sys.executable, command, own, file_actions=quiet, setsid=True)
         except NotImplementedError:
             # macOS: a group of its own still keeps Ctrl-C in this terminal away from it.
-            pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setpgroup=0)
+            pid = os.posix_spawn(sys.executable, command, own, file_actions=quiet, setpgroup=0)
     except OSError:
         return False
     _started.append(pid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +42,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     cookie: str | None = None
     env: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()  #: who is handed the environment it is to see
     options: ToolOptions = ToolOptions()
     continues: str | None = None
     seen: tuple[str, ...] = ()  #: digests of what the conversation it goes on with was sent before
@@ -109,6 +110,7 @@ def start_run(
         timeout_s=request.timeout_s,
         retries=request.retries,
         env=list(request.env),
+        holders=list(request.holders),
         model=request.options.model,
         mode=request.options.mode,
         arguments=request.options.arguments,
@@ -141,6 +143,16 @@ def _check(request: RunRequest) -> None:
     for name in request.env:
         if not _VARIABLE.fullmatch(name):
             raise InvalidValue(f"{name!r:.60} is not the name of a variable", hint="--env NAME, without a value")
+
+
+def check_variables(names: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Refuse names of variables that are not set where a run's environment comes from."""
+    missing = [name for name in names if name not in environment]
+    if missing:
+        what = "is" if len(missing) == 1 else "are"
+        raise InvalidValue(
+            f"{', '.join(missing)[:200]} {what} not set in this terminal", hint="export it, then run again"
+        )
 
 
 def revision(terms: Terms, session_id: str) -> Query:
