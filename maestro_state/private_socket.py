@@ -100,12 +100,15 @@ def connect_path(path: str, *, timeout_s: float | None = None) -> socket:
             return connect(folder, name, timeout_s=timeout_s)
         finally:
             os.close(folder)
-    except PermissionError as error:
+    except (PermissionError, NotADirectoryError) as error:
         from maestro_state.errors import ServerUnavailable
 
-        raise ServerUnavailable(
-            f"{path} is not connected to: {error.strerror}", hint="look at it, then remove it"
-        ) from error
+        if isinstance(error, NotADirectoryError):
+            where = place if os.path.lexists(place) else os.path.dirname(place)
+            reason = f"{where} is a file, not a folder; Maestro does not go there"
+            raise ServerUnavailable(reason, hint="move it away, or set MAESTRO_REDIS_URL") from error
+        reason = f"{path} is not connected to: {error.strerror}"
+        raise ServerUnavailable(reason, hint="look at it, then remove it") from error
 
 
 def open_own_folder(base: str, *names: str) -> int:

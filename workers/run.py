@@ -25,6 +25,7 @@ from maestro_state.errors import (
 )
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
+from maestro_state.private_files import open_own_file
 from maestro_state.rendering import render
 from maestro_state.tools_file import trusted_paths
 from workers.aftermath import follow_up
@@ -287,15 +288,17 @@ class _Attempt:
             return
         from maestro_state.embedded.paths import LOG_FOLDER, open_folder
 
-        folder = open_folder(self._maestro.project.root, LOG_FOLDER, create=True)
-        if folder is None:
-            return
         name = f"run-{self._claim.session_id}-{self._claim.run.id}.stderr.log"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            self._stderr_log = os.open(name, flags, 0o600, dir_fd=folder)
-        finally:
-            os.close(folder)
+            folder = open_folder(self._maestro.project.root, LOG_FOLDER, create=True)
+            if folder is None:
+                return
+            try:
+                self._stderr_log, _ = open_own_file(folder, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            finally:
+                os.close(folder)
+        except (OSError, ServerUnavailable) as error:
+            _log.warning("stderr_not_kept", reason=str(error))  # something else has its place: the run goes on
 
     def _ended(self, tool: Tool, parser: Parser, finished: Finished) -> Ended:
         outcome = parser.end(finished.exit_code, finished.stderr)

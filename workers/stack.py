@@ -19,8 +19,9 @@ from maestro_state.clock import iso, now_ms
 from maestro_state.embedded import is_running, locks, paths
 from maestro_state.embedded.control import sync_data
 from maestro_state.embedded.wire import WireError
-from maestro_state.errors import MaestroError
+from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.kernel import keep_private
+from maestro_state.private_files import open_own_file
 from maestro_state.settings_cache import load_settings
 from workers.insiders import stack_parts
 from workers.loop import Loop
@@ -209,18 +210,24 @@ def _take_lock(folder: int) -> int | None:
 
 
 def open_log(root: Path) -> int:
-    """Open the stack's log for appending, beginning a new one when it has grown large."""
-    folder = paths.open_folder(root, paths.LOG_FOLDER, create=True)
-    assert folder is not None  # noqa: S101  # create=True always gives one
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    """Open the stack's log for appending, beginning a new one when it has grown large.
+
+    Where something else has its place nothing is logged: that must not take the services down.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
-        log = os.open("stack.log", flags, 0o600, dir_fd=folder)
-        if os.fstat(log).st_size > _MAX_LOG_BYTES:
-            os.close(log)
-            os.rename("stack.log", "stack.log.1", src_dir_fd=folder, dst_dir_fd=folder)
-            log = os.open("stack.log", flags, 0o600, dir_fd=folder)
-    finally:
-        os.close(folder)
+        folder = paths.open_folder(root, paths.LOG_FOLDER, create=True)
+        assert folder is not None  # noqa: S101  # create=True always gives one
+        try:
+            log, size = open_own_file(folder, "stack.log", flags)
+            if size > _MAX_LOG_BYTES:
+                os.close(log)
+                os.rename("stack.log", "stack.log.1", src_dir_fd=folder, dst_dir_fd=folder)
+                log, _ = open_own_file(folder, "stack.log", flags)
+        finally:
+            os.close(folder)
+    except (OSError, ServerUnavailable):
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     return log
 
 

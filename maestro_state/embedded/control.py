@@ -14,6 +14,7 @@ from maestro_state.embedded.origin import has_data, vouch
 from maestro_state.embedded.supervision import stop_supervisor
 from maestro_state.embedded.wire import Answer, Wire, WireError, ping, read_info
 from maestro_state.errors import ServerUnavailable
+from maestro_state.private_files import open_own_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +198,7 @@ def sync_data(folder: int) -> None:
 def _signal_lost_server(folder: int, data: str) -> bool:
     """Ask a server whose socket was removed to leave, if it is certain which process that is."""
     try:
-        handle = os.open(paths.SERVER_PID, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        handle, _ = open_own_file(folder, paths.SERVER_PID, os.O_RDONLY)
     except OSError:
         return False
     with open(handle, "rb") as file:

@@ -10,8 +10,7 @@ import fcntl
 import os
 
 from maestro_state.errors import ServerUnavailable
-
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+from maestro_state.private_files import open_own_file
 
 
 def try_lock(folder: int, name: str) -> int | None:
@@ -33,11 +32,11 @@ def try_lock(folder: int, name: str) -> int | None:
 def is_locked(folder: int, name: str) -> bool:
     """Say whether somebody has the lock, without keeping others from it for longer than a moment."""
     try:
-        handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        handle, _ = open_own_file(folder, name, os.O_RDWR)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise ServerUnavailable(f"cannot open {name}: {error.strerror}") from error
+        raise _refusal(name, error) from error
     try:
         # Shared, so that two who look at once do not take each other for the holder.
         return not _flock(handle, fcntl.LOCK_SH, name)
@@ -56,12 +55,20 @@ def is_current(handle: int, folder: int, name: str) -> bool:
 
 def _open(folder: int, name: str) -> int:
     try:
-        return os.open(name, _OPEN, 0o600, dir_fd=folder)
+        return open_own_file(folder, name, os.O_RDWR | os.O_CREAT)[0]
     except OSError as error:
-        raise ServerUnavailable(
-            f"cannot open .maestro/server/{name}: {error.strerror}",
-            hint="make the project folder writable for you, or set MAESTRO_REDIS_URL",
-        ) from error
+        raise _refusal(name, error) from error
+
+
+def _refusal(name: str, error: OSError) -> ServerUnavailable:
+    # Whoever writes its pid into a lock must not write it into somebody's file.
+    is_foreign = error.errno == errno.EPERM
+    return ServerUnavailable(
+        f"cannot open .maestro/server/{name}: {error.strerror}",
+        hint="look at it, then remove it"
+        if is_foreign
+        else "make the project folder writable for you, or set MAESTRO_REDIS_URL",
+    )
 
 
 def _flock(handle: int, kind: int, name: str) -> bool:

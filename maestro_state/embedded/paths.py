@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerUnavailable
+from maestro_state.private_files import read_project_file, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,18 +132,13 @@ def open_socket_folder(root: str | os.PathLike[str]) -> Iterator[int]:
 
 def note_socket(folder: int, path: str) -> None:
     """Write down where the socket is: another terminal may have another XDG_RUNTIME_DIR, or none (cron)."""
-    draft = SOCKET_NOTE + ".new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
-        file.write(os.fsencode(path))
-    os.rename(draft, SOCKET_NOTE, src_dir_fd=folder, dst_dir_fd=folder)
+    write_private(folder, SOCKET_NOTE, os.fsencode(path), durable=False)
 
 
 def _remembered(real: str, places: list[str]) -> str | None:
     """Return where the socket was last put, if that is a place this module would choose."""
     try:
-        with open(os.path.join(real, *SERVER_FOLDER, SOCKET_NOTE), "rb") as file:
-            noted = os.fsdecode(file.read(4096))
+        noted = os.fsdecode(read_project_file(real, "/".join((*SERVER_FOLDER, SOCKET_NOTE))) or b"")
     except OSError:
         return None
     # The note lies in the project and may be a stranger's: it may only choose the folder above ours.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from maestro_state.embedded import locks, paths
 from maestro_state.embedded.wire import Answer, ping
 from maestro_state.errors import ServerStorageError, ServerUnavailable
+from maestro_state.private_files import open_own_file
 
 if TYPE_CHECKING:
     import subprocess
@@ -143,13 +144,14 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
 
     from maestro_state.embedded.binary import find_binary
     from maestro_state.embedded.fail_stop import run_fail_stop
+    from maestro_state.embedded.foreign import refuse_foreign
     from maestro_state.embedded.origin import check_origin
     from maestro_state.embedded.room import REFUSE_WRITES, storage_trouble
 
     program = find_binary(binary)
     data, socket = paths.data_path(root), paths.socket_address(root)
     try:
-        _refuse_symlinks(folder)
+        refuse_foreign(folder)
         check_origin(folder, root)
         with paths.open_socket_folder(root) as socket_folder, suppress(FileNotFoundError):
             os.unlink(paths.SOCKET, dir_fd=socket_folder)
@@ -200,20 +202,6 @@ def _run_program(program: Path, arguments: list[str], data: str, lock: int) -> s
     )
 
 
-def _refuse_symlinks(folder: int) -> None:
-    """Refuse symlinks among the data: the server would follow them and write to what they name."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                raise ServerUnavailable(f".maestro/server/{entry.name} is a symlink", hint="remove it")
-            if entry.is_dir():
-                inner = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-                try:
-                    _refuse_symlinks(inner)
-                finally:
-                    os.close(inner)
-
-
 def _turn_log(folder: int) -> int:
     """Begin a new log when the old one has grown large; return where the next line will be."""
     try:
@@ -253,7 +241,7 @@ def _too_late(answer: Answer, waited_s: float) -> ServerUnavailable:
 
 def _log_since(folder: int, offset: int) -> bytes:
     try:
-        handle = os.open(paths.SERVER_LOG, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        handle, _ = open_own_file(folder, paths.SERVER_LOG, os.O_RDONLY)
     except OSError:
         return b""
     with open(handle, "rb") as log:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from maestro_state.embedded import locks, paths
+from maestro_state.private_files import open_own_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,7 @@ def _collect() -> None:
 def _pid_of_supervisor(folder: int) -> int | None:
     """Read the pid the holder of the lock wrote; None when it is not certain to be that process."""
     try:
-        handle = os.open(paths.STACK_LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        handle, _ = open_own_file(folder, paths.STACK_LOCK, os.O_RDONLY)
     except OSError:
         return None
     with open(handle, "rb") as file:
