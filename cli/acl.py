@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cli import offers
 from cli.app import App, pass_app
 
 
@@ -11,7 +12,13 @@ from cli.app import App, pass_app
 @click.option("--terminal", "terminals", multiple=True, metavar="NAME", help="A user for terminals.")
 @click.option("--worker", "workers", multiple=True, metavar="NAME", help="A user for workers.")
 @click.option("--admin", "admins", multiple=True, metavar="NAME", help="A user who may do everything.")
-@click.option("--output", "path", metavar="FILE", help="Write it there, for its owner only, instead of printing it.")
+@click.option(
+    "--output",
+    "path",
+    metavar="FILE",
+    shell_complete=offers.paths,
+    help="Write it there, for its owner only, instead of printing it.",
+)
 @click.option("--shared", is_flag=True, help="Let everybody who can enter its folder read the file.")
 @pass_app
 def acl(

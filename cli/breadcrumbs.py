@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import offers
 from cli.app import App, json_option, pass_app
 
 if TYPE_CHECKING:
@@ -72,7 +73,13 @@ def breadcrumb() -> None:
 
 @breadcrumb.command()
 @click.option("--cookie", metavar="ID", help="The work session (default MAESTRO_COOKIE).")
-@click.option("--from", "source", metavar="FILE", help="Read the breadcrumb as JSON from a file, or - for stdin.")
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    shell_complete=offers.paths,
+    help="Read the breadcrumb as JSON from a file, or - for stdin.",
+)
 @click.option("--prompt", metavar="TEXT", help="What was asked.")
 @click.option("--response", metavar="TEXT", help="What was answered; - reads it from standard input.")
 @click.option("--model", metavar="NAME", help="Which model answered.")

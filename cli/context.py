@@ -25,7 +25,7 @@ def context() -> None:
 
 
 @context.command()
-@click.argument("things", nargs=-1, required=True, metavar="PATH|TEXT|-…")
+@click.argument("things", nargs=-1, required=True, metavar="PATH|TEXT|-…", shell_complete=offers.paths)
 @click.option("--file", "kind", flag_value="file", help="Every argument is a path.")
 @click.option("--text", "kind", flag_value="text", help="Every argument is a text.")
 @click.option("--label", "labels", multiple=True, metavar="LABEL", help="A label for the items; may be given again.")

@@ -145,7 +145,7 @@ def _ask(app: App, tool: str, prompt: str, *, quiet: bool) -> tuple[str, str | N
 
 
 @discuss.command()
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=offers.paths)
 @discussion_option
 @json_option
 @pass_app
@@ -323,7 +323,7 @@ def _print_difference(path: str, before: bytes, after: bytes) -> None:
 
 
 @discuss.command()
-@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.argument("paths", nargs=-1, metavar="[PATH]…", shell_complete=offers.paths)
 @click.option("--dry-run", is_flag=True, help="Only show what would be converted.")
 @json_option
 @pass_app

@@ -88,7 +88,12 @@ class Root(click.Group):
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="maestro", message="%(prog)s %(version)s")
-@click.option("--project", metavar="DIR", help="A folder of the project (default: the current one).")
+@click.option(
+    "--project",
+    metavar="DIR",
+    shell_complete=offers.folders,
+    help="A folder of the project (default: the current one).",
+)
 @click.option(
     "--session",
     "session_ref",

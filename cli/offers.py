@@ -1,5 +1,5 @@
-"""What the shell offers on TAB: sessions this checkout knows, tools, fields, and the runs and items that the last
-checkpoint wrote to disk. Starts no server.
+"""What the shell offers on TAB: paths, the sessions this checkout knows, tools, fields, and the runs and items that the
+last checkpoint wrote to disk. Starts no server.
 """
 
 from __future__ import annotations
@@ -9,7 +9,27 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from maestro_state.archive.reader import ArchivedSession
+
+
+def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete a path by its own rules."""
+    del ctx, param
+    return [_left_to_shell(incomplete, "file")]
+
+
+def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete a folder."""
+    del ctx, param
+    return [_left_to_shell(incomplete, "dir")]
+
+
+def _left_to_shell(incomplete: str, kind: str) -> CompletionItem:
+    from click.shell_completion import CompletionItem
+
+    return CompletionItem(incomplete, type=kind)
 
 
 def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(cls=HandsOn)
 @click.argument("prompt", required=False)
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompt from standard input.")
-@click.option("--file", "from_file", metavar="FILE", help="Read the prompt from a file.")
+@click.option("--file", "from_file", metavar="FILE", shell_complete=offers.paths, help="Read the prompt from a file.")
 @click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="Use this tool instead of the session's.")
 @tool_options
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the tool's last conversation in this session.")

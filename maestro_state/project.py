@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maestro_state.disk import Folder
-from maestro_state.errors import FileCorrupt, UsageError
+from maestro_state.errors import FileCorrupt, MaestroError, UsageError
 from maestro_state.names import is_session_id
 
 if TYPE_CHECKING:
@@ -20,8 +20,21 @@ if TYPE_CHECKING:
 
     from maestro_state.models import Session, SessionSummary
 
-#: Machine-local things that must not be committed; the rest of `.maestro/` may be.
-_GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
+#: Written once, and the user's from then on. Prompts and answers must not slip into a commit; what is below the first
+#: rule is machine-local, also for who commits sessions on purpose.
+_GITIGNORE = b"""\
+# Sessions hold prompts, answers and copies of files. Take the next line away to commit them.
+/sessions/
+/logs/
+/server/
+/trash/
+/sessions/active
+/sessions/.*
+"""
+#: What earlier versions wrote. As long as it is untouched it is replaced; nobody gets it by taking lines out of ours.
+_OLD_GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
+
+_GITIGNORE_LIMIT = 64 * 1024
 
 #: The list of sessions that other programs and the shell read: a cache, which the archives themselves can rebuild.
 INDEX = "index.json"
@@ -110,8 +123,8 @@ class Project:
         """Open `.maestro/`; FileNotFoundError when there is none and it shall not be made."""
         with Folder.open(self._root) as root:
             folder = root.child(".maestro", create=create)
-        if create and ".gitignore" not in os.listdir(folder.path):
-            folder.replace(".gitignore", _GITIGNORE, mode=0o644)
+        if create:
+            _ignore(folder)
         return folder
 
     def folder(self, name: str, *, create: bool = False) -> Folder:
@@ -237,6 +250,16 @@ def _set_aside(folder: Folder) -> None:
     there = folder.status(SET_ASIDE)
     is_in_the_way = there is not None and not stat.S_ISREG(there.st_mode)
     folder.move(INDEX, f"{SET_ASIDE}.{os.urandom(4).hex()}" if is_in_the_way else SET_ASIDE)
+
+
+def _ignore(folder: Folder) -> None:
+    """Keep what is in `.maestro/` out of commits, unless its user decided otherwise."""
+    try:
+        found = folder.read(".gitignore", limit=_GITIGNORE_LIMIT)
+    except MaestroError:
+        return  # a link, or larger than any of ours: somebody's own
+    if found is None or found == _OLD_GITIGNORE:
+        folder.replace(".gitignore", _GITIGNORE, mode=0o644)
 
 
 def _rows(folder: Folder) -> list[IndexRow]:

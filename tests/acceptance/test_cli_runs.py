@@ -9,7 +9,7 @@ import re
 import select
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,12 +32,12 @@ def project() -> Iterator[Path]:
 class Screen:
     """A command on a terminal of its own."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, program: Sequence[str] = (MAESTRO,)) -> None:
         pid, self.master = pty.fork()
         if pid == 0:
             os.chdir(folder)
             os.environ["TERM"] = "xterm"
-            os.execv(MAESTRO, [MAESTRO, *words])
+            os.execvp(program[0], [*program, *words])
         self.pid = pid
         self.seen = b""
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tests.acceptance.test_cli_runs import Screen
-from tests.cli_runs import maestro_command, printed, refused
+from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.embedded_project import temporary_project
 from tests.waiting import wait_until
 
@@ -148,6 +148,29 @@ def test_a_name_that_is_live_already_is_started_with_a_hint(project: Path):
     printed(project, "session", "end", first)
     assert printed(project, "session", "start", "twin")["slug"] == "twin"  # and nothing on stderr
     assert printed(project, "status") == printed(project, "session", "status")
+
+
+def test_paths_are_completed_by_the_shell(project: Path):
+    """A real bash completes a file of this folder at TAB; zsh and fish are told to do the same."""
+    (project / "quarrelsome.txt").write_text("x")
+    (project / "quarry").mkdir()
+    setup = f'PATH="{Path(MAESTRO).parent}:$PATH"; source <(maestro completion bash); echo rea""dy\n'
+    screen = Screen(project, program=["bash", "--norc", "--noprofile", "-i"])
+    screen.press(setup.encode())
+    screen.wait_for(b"ready")
+    screen.press(b"maestro context add quarrel\t")
+    screen.wait_for(b"quarrelsome.txt")
+    screen.press(b"\x15maestro --project quar\t")
+    screen.wait_for(b"quarry/")
+    screen.press(b"\x15exit\n")
+    screen.end()
+    for words, kind in (("context add ", "file"), ("run --file ", "file"), ("--project ", "dir")):
+        line = f"maestro {words}"
+        asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
+        zsh = maestro_command(project, env={**asked, "_MAESTRO_COMPLETE": "zsh_complete"})
+        assert zsh.stdout.split()[0] == kind
+        fish = maestro_command(project, env={**asked, "COMP_CWORD": "", "_MAESTRO_COMPLETE": "fish_complete"})
+        assert fish.stdout.startswith(f"{kind},")
 
 
 def test_an_option_behind_its_place_is_told_where_it_goes(project: Path):
