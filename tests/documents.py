@@ -15,6 +15,8 @@ import click
 from benchmarks import plot, report
 from cli.main import COMMANDS
 from maestro_state import errors
+from maestro_state.catalog.options import MODES
+from maestro_state.catalog.tools import TOOLS
 from maestro_state.keys import FAMILIES
 from maestro_state.scripts import load, names
 from maestro_state.states import TRANSITIONS, Liveness, SessionState
@@ -104,6 +106,15 @@ def _errors() -> str:
     return _table(("error.code", "exit", "meaning"), rows)
 
 
+def _modes() -> str:
+    rows = [
+        (f"`{tool.name}`", *(tool.modes[mode].allows if mode in tool.modes else "–" for mode in MODES))
+        for tool in TOOLS
+        if tool.modes
+    ]
+    return _table(("it may …", *(f"`{mode}`" for mode in MODES)), rows)
+
+
 def _benchmarks() -> str:
     return report.readme_part(report.recorded())
 
@@ -116,6 +127,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "states": _states,
     "glossary": _glossary,
     "errors": _errors,
+    "modes": _modes,
     "benchmarks": _benchmarks,
 }
 
