@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cli import output
+from cli.interrupts import Interrupts
 from maestro_state.ops.events import output_bytes
 
 if TYPE_CHECKING:
@@ -26,37 +27,19 @@ def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
     """Show a run until it ends and return it; None when the person has left it running. `quiet` prints no output."""
     cursor: str | None = None
     screen = _Screen(app, run)
-    while True:
-        try:
-            with screen:
-                for event in app.maestro.runs.follow(run, cursor=cursor):
-                    cursor = event.id
-                    screen.take(event, quiet=quiet)
-            return app.maestro.runs.read(run.id)
-        except KeyboardInterrupt:
-            if not _wants_cancel(run):
-                output.warning(f"run {run.id} goes on (maestro show {run.id}, maestro cancel {run.id})")
-                return None
-            _cancel(app, run)
-
-
-def _wants_cancel(run: Run) -> bool:
-    """Ask what Ctrl-C meant; a second one, or nobody to ask, leaves the run alone."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    import click
-
-    sys.stderr.write(f"\nrun {run.id} is still going: [c]ancel it, or [d]etach and leave it running? ")
-    sys.stderr.flush()
-    try:
+    with Interrupts() as interrupts:
         while True:
-            key = click.getchar().lower()
-            if key in ("c", "d"):
-                sys.stderr.write(key + "\n")
-                return key == "c"
-    except (KeyboardInterrupt, EOFError):
-        sys.stderr.write("\n")
-        return False
+            try:
+                with screen:
+                    for event in app.maestro.runs.follow(run, cursor=cursor):
+                        cursor = event.id
+                        screen.take(event, quiet=quiet)
+                return app.maestro.runs.read(run.id)
+            except KeyboardInterrupt:
+                if not interrupts.wants_cancel(run.id):
+                    output.warning(f"run {run.id} goes on (maestro show {run.id}, maestro cancel {run.id})")
+                    return None
+                _cancel(app, run)
 
 
 def _cancel(app: App, run: Run) -> None:

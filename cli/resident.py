@@ -110,6 +110,7 @@ def _heed(line: socket.socket) -> None:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal pending
+        del number, frame
         with suppress(BlockingIOError):
             interrupts = line.recv(64, socket.MSG_DONTWAIT)
             if not interrupts:
@@ -119,8 +120,9 @@ def _heed(line: socket.socket) -> None:
             pending -= 1
             if pending:  # two of them may come as one signal
                 os.kill(os.getpid(), signal.SIGIO)
-            signal.default_int_handler(number, frame)
+            signal.raise_signal(signal.SIGINT)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # only a caller that does not ignore it passes it on
     signal.signal(signal.SIGIO, interrupt)
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)

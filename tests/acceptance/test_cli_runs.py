@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,17 +57,6 @@ class Screen:
     def press(self, keys: bytes) -> None:
         """Type."""
         os.write(self.master, keys)
-
-    def answer(self, key: bytes) -> None:
-        """Press a key until it was taken, as a person does: one pressed before the terminal listens is lost."""
-        if key == b"\x03":
-            self.press(key)
-            return
-        for _ in range(20):
-            self.press(key)
-            with suppress(AssertionError):
-                wait_until(lambda: self._read() or key + b"\r\n" in self.seen, "the key was taken", 1)
-                return
 
     def end(self) -> int:
         """Wait for the command and return its exit code."""
@@ -195,22 +183,42 @@ def test_a_terminal_obeys_nothing_a_tool_prints(project: Path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "status"), [(b"c", 1, "canceled"), (b"d", 130, "running"), (b"\x03", 130, "running")]
+    ("ahead", "answer", "code", "status"),
+    [
+        (b"", b"c", 1, "canceled"),
+        (b"", b"\x03", 1, "canceled"),
+        (b"", b"xd", 130, "running"),
+        (b"c", b"", 1, "canceled"),
+        (b"d", b"", 130, "running"),
+    ],
 )
-def test_ctrl_c_asks(project: Path, keys: bytes, code: int, status: str):
-    """Ctrl-C asks: c cancels, d leaves it running, and so does a second Ctrl-C."""
+def test_ctrl_c_asks(project: Path, ahead: bytes, answer: bytes, code: int, status: str):
+    """Ctrl-C asks: c cancels, d leaves it running, a second Ctrl-C cancels; keys typed before the question count."""
     printed(project, "session", "start", "interrupt")
     # The status line shows the tool's words before it runs: what is waited for stands in none of them.
     screen = Screen(project, "run", "p", "--tool", "sh -c 'echo begun $((40 + 2)); sleep 600'")
     screen.wait_for(b"begun 42")
-    screen.press(b"\x03")
-    screen.wait_for(b"[c]ancel")
-    screen.answer(keys)
+    screen.press(b"\x03" + ahead)
+    if answer:
+        screen.wait_for(b"[c]ancel")
+        screen.press(answer)
 
     assert screen.end() == code
     assert printed(project, "runs")["runs"][0]["status"] == status
     if status == "running":
         assert printed(project, "cancel", "--wait")["status"] == "canceled"
+
+
+def test_ctrl_c_asks_on_the_terminal_when_something_was_piped_in(project: Path):
+    """The question and its answer are the terminal's, whatever standard input is."""
+    printed(project, "session", "start", "piped")
+    words = ["sh", "-c", f"echo asked | {MAESTRO} run --stdin --tool \"sh -c 'echo begun; sleep 600'\""]
+    screen = Screen(project, program=words)
+    screen.wait_for(b"begun\r\n")
+    screen.press(b"\x03c")
+    screen.wait_for(b"[c]ancel")
+    screen.end()
+    wait_until(lambda: printed(project, "runs")["runs"][0]["status"] == "canceled", "it was canceled")
 
 
 def test_a_quiet_run_has_a_status_line_on_a_terminal_only(project: Path):
