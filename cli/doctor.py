@@ -8,7 +8,9 @@ from cli.app import App, json_option, pass_app
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Set a damaged index or end of the server's log aside, and go on.")
+@click.option(
+    "--repair", is_flag=True, help="Set what is damaged aside (index, records, end of the server's log), and go on."
+)
 @json_option
 @pass_app
 def doctor(app: App, repair: bool, as_json: bool) -> int:

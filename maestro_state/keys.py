@@ -52,6 +52,17 @@ INDEX_KEYS = (
     Key("running", ":running", "zset", "session ids with open runs", "index_session, forget_session"),
 )
 
+#: What is damaged on the server, so that it is named once and not only in a log. Each row says when it was last seen.
+QUARANTINE_KEYS = (
+    Key(
+        "quarantine",
+        ":quarantine",
+        "hash",
+        "damaged session, or `index` → what is wrong",
+        "quarantine_session, release_…",
+    ),
+)
+
 #: Written behind a change that replicas must have: those that have it have everything before it.
 BARRIER_KEYS = (Key("barrier", ":barrier", "string", "nothing; gone after a minute", "confirmed changes"),)
 
@@ -105,6 +116,7 @@ PARCEL_KEYS = (
 FAMILIES = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
+    "quarantine": QUARANTINE_KEYS,
     "barrier": BARRIER_KEYS,
     "lease": LEASE_KEYS,
     "queue": QUEUE_KEYS,
@@ -133,6 +145,7 @@ class Keyspace:
         """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
+        self.quarantine = tuple(f"{namespace}:{{index}}{key.suffix}" for key in QUARANTINE_KEYS)
         self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.followed = lru_cache(maxsize=64)(self._followed)

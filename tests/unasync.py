@@ -23,6 +23,7 @@ NAMES = {
     "__anext__": "__next__",
     "_async": "_sync",
     "aclosing": "closing",
+    "asynccontextmanager": "contextmanager",
     "AnyAsyncConnection": "AnyConnection",
     "connect_async": "connect",
     "pause_async": "pause",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from maestro_state._async.quarantine import AsyncQuarantine
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import new_command_id
@@ -29,6 +30,7 @@ class AsyncClaims:
         self._queue = queue
         #: Why no worker could be woken at the last look at open runs; None when none had to be, or all went well.
         self.queue_fault: ServerUnavailable | None = None
+        self._quarantine = AsyncQuarantine(server)
 
     async def claim(self, session_id: str, run_id: str, owner: str) -> Claim:
         """Take a pending run; `owner` is unique to this attempt, which may repeat the call."""
@@ -109,6 +111,10 @@ class AsyncClaims:
                     recovered.append((session_id, run_id))
         except (NotFound, Refused):
             return recovered  # frozen or gone meanwhile: its runs ended with it
+        except ServerUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - a stranger may have written anything; others' runs go on
+            await self._quarantine.note(session_id, error)
         return recovered
 
     async def recover_run(self, session_id: str, run_id: str) -> str:

@@ -6,10 +6,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from maestro_state.clock import Lane, Lending, new_command_id
 from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
-from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionExpired, SessionNotFound
+from maestro_state.errors import (
+    DamagedRecord,
+    MaestroError,
+    NotReplicated,
+    ServerStorageError,
+    SessionExpired,
+    SessionNotFound,
+)
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
@@ -24,6 +33,23 @@ class AsyncLookInto(Protocol):
 
     async def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
         """Return what is known about that by then."""
+
+
+#: What reading a reply raises when a record is not what it should be.
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
+
+
+def damage(error: Exception, key: str) -> MaestroError:
+    """Return what to say of a record that cannot be read; an answer that says something else stays what it is."""
+    if not isinstance(error, ReplyError):
+        return DamagedRecord(key, f"{type(error).__name__}: {error}")
+    if "WRONGTYPE" in str(error):
+        return DamagedRecord(key, "a key of another type")
+    return DamagedRecord(key, str(error)) if "user_script" in str(error) else error
+
+
+def _key_of(query: Query) -> str:
+    return str(query.command[1]) if len(query.command) > 1 else str(query.command[0])
 
 
 class AsyncServer:
@@ -59,7 +85,20 @@ class AsyncServer:
         return value
 
     async def attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
-        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it."""
+        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it.
+
+        Raises DamagedRecord when what it works on is not what it should be.
+        """
+        try:
+            return await self._attempt(call)
+        except ReplyError as error:
+            if not await self._mended(error, call.keys):
+                raise damage(error, call.keys[0]) from error
+        except UNREADABLE as error:
+            raise damage(error, call.keys[0]) from error
+        return await self._attempt(call)
+
+    async def _attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
         if not self.terms.wait_replicas or call.script.name not in LASTING:
             return call.read(await self.connection.script(call.script, call.keys, call.args)), None
         reply, _, confirmed = await self.connection.script_then(
@@ -68,8 +107,28 @@ class AsyncServer:
         return call.read(reply), shortfall(self.terms, confirmed)
 
     async def fetch(self, query: Query) -> Any:
-        """Run one plain read: one round trip."""
+        """Run one plain read: one round trip. Raises DamagedRecord when that is not what it should be."""
+        try:
+            return query.read(await self.connection.call(*query.command))
+        except ReplyError as error:
+            if not await self._mended(error, query.command[1:2]):
+                raise damage(error, _key_of(query)) from error
+        except UNREADABLE as error:
+            raise damage(error, _key_of(query)) from error
         return query.read(await self.connection.call(*query.command))
+
+    async def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
+        """Drop what a stranger put in the place of an index, which a sweep fills again; False if it is none."""
+        indexes = (self.terms.keys.index, self.terms.keys.work_index)
+        index = next((one for one in indexes if keys and keys[0] in one), None)
+        if index is None or "WRONGTYPE" not in str(error):
+            return False
+        from maestro_state.ops.quarantine import INDEX, mend_index, note
+
+        noted = note(self.terms, INDEX, DamagedRecord.code, f"{error}", self.now_ms())
+        for call in (mend_index(index), noted):
+            await self.connection.script(call.script, call.keys, call.args)
+        return True
 
     async def change(self, session_id: str, call: Call) -> Any:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
@@ -115,7 +174,7 @@ class AsyncServer:
             replies = await self.connection.calls(commands)
         except ReplyError as error:
             if error.kind != "NOSCRIPT":
-                raise
+                raise damage(error, calls[0].keys[0]) from error
             return [await self.run(call) for call in calls]
         return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
 

@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from maestro_state._async.expiry import AsyncExpiry
 from maestro_state._async.flush import AsyncFlush
+from maestro_state._async.quarantine import AsyncQuarantine
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.places import Places
 from maestro_state.connection import is_forbidden
-from maestro_state.errors import ArchiveElsewhere, MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
+from maestro_state.errors import (
+    ArchiveElsewhere,
+    DamagedRecord,
+    MaestroError,
+    NotReplicated,
+    ServerUnavailable,
+    SessionNotFound,
+)
+from maestro_state.models import id_order
 from maestro_state.names import is_session_id
-from maestro_state.ops import archiving, leases
+from maestro_state.ops import archiving, leases, quarantine
 from maestro_state.ops import index as index_ops
+from maestro_state.scripts import Query
 from maestro_state.states import FROZEN, LIVE
 
 #: Sessions looked at in one pass, at most of each kind; the next pass goes on.
@@ -79,6 +89,7 @@ class AsyncSweep:
         self._places = places
         self._flush = AsyncFlush(server, places)
         self._expiry = AsyncExpiry(server, places)
+        self._quarantine = AsyncQuarantine(server)
         self._horizon_ms = horizon_ms
         self._can_scan = can_scan
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -100,12 +111,17 @@ class AsyncSweep:
         try:
             for recover in recoverers:
                 report.recovered_runs += await recover(self._server)
+            damaged = {row.id for row in await self._quarantine.rows()}
+            dropped = await self._server.run(quarantine.mend_index(self._server.terms.keys.index))
             if self._can_scan:
-                cursor = await self._repair_index(report, cursor, lease, thorough=thorough)
+                is_new = bool(dropped) or quarantine.INDEX in damaged
+                cursor = await self._repair_index(report, cursor, lease, thorough=thorough or is_new, is_new=is_new)
             await self._finish_due(report, lease)
             await self._write_dirty(report, lease)
             await self._finish_forgotten(report, lease)
             self._sweep_leftovers(report)
+            well = {quarantine.INDEX, *report.checkpointed, *report.finalized, *report.archived, *report.repaired}
+            await self._quarantine.release(sorted(damaged & well))
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
@@ -139,28 +155,46 @@ class AsyncSweep:
     async def _finish_due(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         until_ms = await self._beat(lease) + self._horizon_ms
-        for session_id in await self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
+        due = await self._members(archiving.due_sessions(terms, until_ms, BATCH))
+        for session_id in due:
             now_ms = await self._beat(lease)
-            try:
-                word = await self._expiry.freeze_live(session_id, now_ms, self._horizon_ms)
-            except NotReplicated as error:  # frozen all the same; the next pass writes it
-                report.errors.append(Failure(session_id, str(error)))
-                continue
-            if word == "NOT_FOUND":
-                await self._freeze_archived(report, session_id, now_ms)
-                await self._server.run(index_ops.forget_session(terms, session_id))
-            elif word == "OK" and await self._written(report, session_id):
-                report.finalized.append(session_id)
+            async with self._apart(report, session_id):
+                await self._finish(report, session_id, now_ms)
+
+    async def _finish(self, report: SweepReport, session_id: str, now_ms: int) -> None:
+        try:
+            word = await self._expiry.freeze_live(session_id, now_ms, self._horizon_ms)
+        except NotReplicated as error:  # frozen all the same; the next pass writes it
+            report.errors.append(Failure(session_id, str(error)))
+            return
+        if word == "NOT_FOUND":
+            await self._freeze_archived(report, session_id, now_ms)
+            await self._server.run(index_ops.forget_session(self._server.terms, session_id))
+        elif word == "OK" and await self._written(report, session_id):
+            report.finalized.append(session_id)
+
+    async def _members(self, query: Query) -> list[str]:
+        """Read a list of sessions; what is no session's id is taken off it."""
+        found: archiving.Members = await self._server.fetch(query)
+        for member in found.junk:
+            await self._server.run(index_ops.forget_session(self._server.terms, member))
+        return found.ids
+
+    @asynccontextmanager
+    async def _apart(self, report: SweepReport, session_id: str) -> AsyncIterator[None]:
+        """Do something to one session: whatever is wrong with it is named and set aside, and the others go on."""
+        try:
+            yield
+        except (ServerUnavailable, _LeaseLostError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a stranger may have written anything
+            report.errors.append(Failure(session_id, await self._quarantine.note(session_id, error)))
 
     async def _freeze_archived(self, report: SweepReport, session_id: str, now_ms: int) -> None:
         """Freeze a session that the server let go of before anybody came to freeze it there."""
-        try:
+        async with self._apart(report, session_id):
             if await self._expiry.freeze_archived(session_id, now_ms):
                 report.finalized.append(session_id)
-        except ServerUnavailable:
-            raise
-        except MaestroError as error:
-            report.errors.append(Failure(session_id, str(error)))
 
     async def _finish_forgotten(self, report: SweepReport, lease: leases.Lease) -> None:
         """Freeze what only this checkout remembers: its time was over while there was no server, or another one."""
@@ -177,12 +211,13 @@ class AsyncSweep:
     async def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         seen = {*report.finalized, *(failure.id for failure in report.errors)}
-        for session_id in await self._server.fetch(archiving.dirty_sessions(terms, BATCH)):
+        for session_id in await self._members(archiving.dirty_sessions(terms, BATCH)):
             if session_id not in seen:
                 await self._beat(lease)
-                state = await self._written(report, session_id)
-                if state:
-                    (report.archived if state in FROZEN else report.checkpointed).append(session_id)
+                async with self._apart(report, session_id):
+                    state = await self._written(report, session_id)
+                    if state:
+                        (report.archived if state in FROZEN else report.checkpointed).append(session_id)
 
     async def _written(self, report: SweepReport, session_id: str) -> str | None:
         """Write one session to disk; return its state, or None with the reason in the report."""
@@ -194,9 +229,9 @@ class AsyncSweep:
             report.errors.append(Failure(session_id, str(error)))
         except ServerUnavailable:
             raise
-        except MaestroError as error:
-            if not (isinstance(error, ArchiveElsewhere) and await self._left_to_others(report, session_id, error)):
-                report.errors.append(Failure(session_id, str(error)))
+        except ArchiveElsewhere as error:
+            if not await self._left_to_others(report, session_id, error):
+                raise
         return None
 
     async def _left_to_others(self, report: SweepReport, session_id: str, error: ArchiveElsewhere) -> bool:
@@ -213,15 +248,17 @@ class AsyncSweep:
         report.waiting.append(session_id)
         return True
 
-    async def _repair_index(self, report: SweepReport, cursor: str, lease: leases.Lease, *, thorough: bool) -> str:
-        """Look at a few more sessions of the server, or at all of them; return where to go on."""
-        cursor = await self._repair(report, "0" if thorough else cursor)
+    async def _repair_index(
+        self, report: SweepReport, cursor: str, lease: leases.Lease, *, thorough: bool, is_new: bool
+    ) -> str:
+        """Look at a few more sessions of the server, or at all of them, into a new index; return where to go on."""
+        cursor = await self._repair(report, "0" if thorough else cursor, is_new=is_new)
         while thorough and cursor != "0":
             await self._beat(lease)
-            cursor = await self._repair(report, cursor)
+            cursor = await self._repair(report, cursor, is_new=is_new)
         return cursor
 
-    async def _repair(self, report: SweepReport, cursor: str) -> str:
+    async def _repair(self, report: SweepReport, cursor: str, *, is_new: bool) -> str:
         """Put sessions back that the index has lost, or whose changes it does not know; return where to go on.
 
         Whoever made a change indexes it, and may have been killed before that.
@@ -236,27 +273,36 @@ class AsyncSweep:
             raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]
-        for session_id in await self._unknown(ids) if ids else []:
-            summary = await self._server.fetch(index_ops.read_summary(terms, session_id))
-            if summary:
-                await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
-                report.repaired.append(session_id)
+        for session_id in ids if is_new or not ids else await self._unknown(ids):
+            async with self._apart(report, session_id):
+                summary = await self._server.fetch(index_ops.read_summary(terms, session_id))
+                if summary:
+                    entry = index_ops.entry_of(session_id, summary)
+                    await self._server.run(index_ops.forget_session(terms, session_id))
+                    await self._server.run(index_ops.index_session(terms, entry))
+                    report.repaired.append(session_id)
         return str(cursor_reply.decode() if isinstance(cursor_reply, bytes) else cursor_reply)
 
     async def _unknown(self, ids: list[str]) -> list[str]:
-        """Return those of some sessions that the index does not have, or has as written when they are not."""
-        terms = self._server.terms
-        progress = [archiving.read_progress(terms, session_id) for session_id in ids]
-        known, waiting, *found = await self._server.connection.calls(
-            [
-                ("HMGET", terms.keys.of_index("summaries"), *ids),
-                ("ZMSCORE", terms.keys.of_index("dirty"), *ids),
-                *(query.command for query in progress),
-            ]
+        """Return those of some sessions that the index does not have, or has otherwise than they are."""
+        terms, unknown = self._server.terms, []
+        rows, waiting = await self._server.connection.calls(
+            [("HMGET", terms.keys.of_index("summaries"), *ids), ("ZMSCORE", terms.keys.of_index("dirty"), *ids)]
         )
-        rows = zip(ids, known, waiting, progress, found, strict=True)
-        return [
-            session_id
-            for session_id, row, since, query, reply in rows
-            if row is None or (since is None and not query.read(reply).is_done)
-        ]
+        for session_id, row, since in zip(ids, rows, waiting, strict=True):
+            try:
+                progress = await self._server.fetch(archiving.read_progress(terms, session_id))
+            except DamagedRecord:
+                continue  # found out, and named, by whoever writes it
+            if not _is_known(row, progress) or (since is None and not progress.is_done):
+                unknown.append(session_id)
+        return unknown
+
+
+def _is_known(row: bytes | None, progress: archiving.Progress) -> bool:
+    """Tell whether a row of the index is one of this session as it is: it may be late, but not ahead."""
+    entries = index_ops.entries_of([row])
+    try:
+        return bool(entries) and id_order(entries[0].last_id) <= id_order(progress.last_id or "")
+    except ValueError:
+        return False

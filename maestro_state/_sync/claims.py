@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
@@ -30,6 +31,7 @@ class Claims:
         self._queue = queue
         #: Why no worker could be woken at the last look at open runs; None when none had to be, or all went well.
         self.queue_fault: ServerUnavailable | None = None
+        self._quarantine = Quarantine(server)
 
     def claim(self, session_id: str, run_id: str, owner: str) -> Claim:
         """Take a pending run; `owner` is unique to this attempt, which may repeat the call."""
@@ -110,6 +112,10 @@ class Claims:
                     recovered.append((session_id, run_id))
         except (NotFound, Refused):
             return recovered  # frozen or gone meanwhile: its runs ended with it
+        except ServerUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - a stranger may have written anything; others' runs go on
+            self._quarantine.note(session_id, error)
         return recovered
 
     def recover_run(self, session_id: str, run_id: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 
+from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.connection import connect, is_forbidden, masked, parse_url
-from maestro_state.errors import MaestroError, ServerUnavailable
+from maestro_state.errors import DamagedRecord, MaestroError, ServerUnavailable
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
@@ -38,10 +40,15 @@ class Health:
         return [*found, *self._log(), self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
 
     def repair(self) -> list[str]:
-        """Set a damaged index.json aside and rebuild it from the live and the archived sessions, and have a damaged
-        log of the embedded server start from what is whole; say what was done.
+        """Set a damaged index.json aside and rebuild it from the live and the archived sessions, have a damaged
+        log of the embedded server start from what is whole, and save what can be saved of damaged records; say what was
+        done.
         """
-        return [*self._repair_log(), *self._repair_index()]
+        from maestro_state.archive.places import Places
+
+        places = Places(self._project, self._settings.archive_root)
+        log, index = self._repair_log(), self._repair_index()
+        return [*log, *index, *Quarantine(self._server).repair(places)]
 
     def _repair_log(self) -> list[str]:
         if self._settings.redis_url:
@@ -109,15 +116,18 @@ class Health:
             checks.append(ops.judge_workers(workers))
         if schedule.swept_at or self._settings.redis_url:
             checks.append(ops.judge_sweeper(schedule.swept_at, now_ms, self._settings.checkpoint_seconds * 1000))
-        return checks + self._archives(now_ms)
+        return checks + self._archives(now_ms) + ops.judge_records(Quarantine(self._server).rows())
 
     def _archives(self, now_ms: int) -> list[Check]:
         """Look for sessions that should have been on disk several sweeps ago."""
         terms = self._server.terms
         before_ms = now_ms - ops.LATE_SWEEPS * self._settings.checkpoint_seconds * 1000
         found = self._server.fetch(archiving.overdue_sessions(terms, before_ms, OVERDUE_MAX))
-        progress = [self._server.fetch(archiving.read_progress(terms, one)) for one in found]
-        late = [one for one in progress if not one.is_done]
+        late = []
+        for session_id in found:
+            with suppress(DamagedRecord):  # told of below
+                progress = self._server.fetch(archiving.read_progress(terms, session_id))
+                late += [] if progress.is_done else [progress]
         return ops.judge_archives(len(late), next((one.waits for one in late if one.waits), None))
 
     def _info(self) -> dict[str, str] | None:

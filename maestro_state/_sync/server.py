@@ -7,10 +7,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from maestro_state.clock import Lane, Lending, new_command_id
 from maestro_state.connection.faults import ReplyError
 from maestro_state.connection.fork import let_go_in_child
-from maestro_state.errors import MaestroError, NotReplicated, ServerStorageError, SessionExpired, SessionNotFound
+from maestro_state.errors import (
+    DamagedRecord,
+    MaestroError,
+    NotReplicated,
+    ServerStorageError,
+    SessionExpired,
+    SessionNotFound,
+)
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
@@ -25,6 +34,23 @@ class LookInto(Protocol):
 
     def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
         """Return what is known about that by then."""
+
+
+#: What reading a reply raises when a record is not what it should be.
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
+
+
+def damage(error: Exception, key: str) -> MaestroError:
+    """Return what to say of a record that cannot be read; an answer that says something else stays what it is."""
+    if not isinstance(error, ReplyError):
+        return DamagedRecord(key, f"{type(error).__name__}: {error}")
+    if "WRONGTYPE" in str(error):
+        return DamagedRecord(key, "a key of another type")
+    return DamagedRecord(key, str(error)) if "user_script" in str(error) else error
+
+
+def _key_of(query: Query) -> str:
+    return str(query.command[1]) if len(query.command) > 1 else str(query.command[0])
 
 
 class Server:
@@ -60,7 +86,20 @@ class Server:
         return value
 
     def attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
-        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it."""
+        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it.
+
+        Raises DamagedRecord when what it works on is not what it should be.
+        """
+        try:
+            return self._attempt(call)
+        except ReplyError as error:
+            if not self._mended(error, call.keys):
+                raise damage(error, call.keys[0]) from error
+        except UNREADABLE as error:
+            raise damage(error, call.keys[0]) from error
+        return self._attempt(call)
+
+    def _attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
         if not self.terms.wait_replicas or call.script.name not in LASTING:
             return call.read(self.connection.script(call.script, call.keys, call.args)), None
         reply, _, confirmed = self.connection.script_then(
@@ -69,8 +108,28 @@ class Server:
         return call.read(reply), shortfall(self.terms, confirmed)
 
     def fetch(self, query: Query) -> Any:
-        """Run one plain read: one round trip."""
+        """Run one plain read: one round trip. Raises DamagedRecord when that is not what it should be."""
+        try:
+            return query.read(self.connection.call(*query.command))
+        except ReplyError as error:
+            if not self._mended(error, query.command[1:2]):
+                raise damage(error, _key_of(query)) from error
+        except UNREADABLE as error:
+            raise damage(error, _key_of(query)) from error
         return query.read(self.connection.call(*query.command))
+
+    def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
+        """Drop what a stranger put in the place of an index, which a sweep fills again; False if it is none."""
+        indexes = (self.terms.keys.index, self.terms.keys.work_index)
+        index = next((one for one in indexes if keys and keys[0] in one), None)
+        if index is None or "WRONGTYPE" not in str(error):
+            return False
+        from maestro_state.ops.quarantine import INDEX, mend_index, note
+
+        noted = note(self.terms, INDEX, DamagedRecord.code, f"{error}", self.now_ms())
+        for call in (mend_index(index), noted):
+            self.connection.script(call.script, call.keys, call.args)
+        return True
 
     def change(self, session_id: str, call: Call) -> Any:
         """Run a script that changes a session, and bring the index up to date when the script says it is due."""
@@ -116,7 +175,7 @@ class Server:
             replies = self.connection.calls(commands)
         except ReplyError as error:
             if error.kind != "NOSCRIPT":
-                raise
+                raise damage(error, calls[0].keys[0]) from error
             return [self.run(call) for call in calls]
         return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
 

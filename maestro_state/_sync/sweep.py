@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Callable, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from maestro_state._sync.expiry import Expiry
 from maestro_state._sync.flush import Flush
+from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.archive.places import Places
 from maestro_state.connection import is_forbidden
-from maestro_state.errors import ArchiveElsewhere, MaestroError, NotReplicated, ServerUnavailable, SessionNotFound
+from maestro_state.errors import (
+    ArchiveElsewhere,
+    DamagedRecord,
+    MaestroError,
+    NotReplicated,
+    ServerUnavailable,
+    SessionNotFound,
+)
+from maestro_state.models import id_order
 from maestro_state.names import is_session_id
-from maestro_state.ops import archiving, leases
+from maestro_state.ops import archiving, leases, quarantine
 from maestro_state.ops import index as index_ops
+from maestro_state.scripts import Query
 from maestro_state.states import FROZEN, LIVE
 
 #: Sessions looked at in one pass, at most of each kind; the next pass goes on.
@@ -80,6 +90,7 @@ class Sweep:
         self._places = places
         self._flush = Flush(server, places)
         self._expiry = Expiry(server, places)
+        self._quarantine = Quarantine(server)
         self._horizon_ms = horizon_ms
         self._can_scan = can_scan
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -101,12 +112,17 @@ class Sweep:
         try:
             for recover in recoverers:
                 report.recovered_runs += recover(self._server)
+            damaged = {row.id for row in self._quarantine.rows()}
+            dropped = self._server.run(quarantine.mend_index(self._server.terms.keys.index))
             if self._can_scan:
-                cursor = self._repair_index(report, cursor, lease, thorough=thorough)
+                is_new = bool(dropped) or quarantine.INDEX in damaged
+                cursor = self._repair_index(report, cursor, lease, thorough=thorough or is_new, is_new=is_new)
             self._finish_due(report, lease)
             self._write_dirty(report, lease)
             self._finish_forgotten(report, lease)
             self._sweep_leftovers(report)
+            well = {quarantine.INDEX, *report.checkpointed, *report.finalized, *report.archived, *report.repaired}
+            self._quarantine.release(sorted(damaged & well))
         except _LeaseLostError:
             report.busy = "somebody who took over"
             return report
@@ -140,28 +156,46 @@ class Sweep:
     def _finish_due(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         until_ms = self._beat(lease) + self._horizon_ms
-        for session_id in self._server.fetch(archiving.due_sessions(terms, until_ms, BATCH)):
+        due = self._members(archiving.due_sessions(terms, until_ms, BATCH))
+        for session_id in due:
             now_ms = self._beat(lease)
-            try:
-                word = self._expiry.freeze_live(session_id, now_ms, self._horizon_ms)
-            except NotReplicated as error:  # frozen all the same; the next pass writes it
-                report.errors.append(Failure(session_id, str(error)))
-                continue
-            if word == "NOT_FOUND":
-                self._freeze_archived(report, session_id, now_ms)
-                self._server.run(index_ops.forget_session(terms, session_id))
-            elif word == "OK" and self._written(report, session_id):
-                report.finalized.append(session_id)
+            with self._apart(report, session_id):
+                self._finish(report, session_id, now_ms)
+
+    def _finish(self, report: SweepReport, session_id: str, now_ms: int) -> None:
+        try:
+            word = self._expiry.freeze_live(session_id, now_ms, self._horizon_ms)
+        except NotReplicated as error:  # frozen all the same; the next pass writes it
+            report.errors.append(Failure(session_id, str(error)))
+            return
+        if word == "NOT_FOUND":
+            self._freeze_archived(report, session_id, now_ms)
+            self._server.run(index_ops.forget_session(self._server.terms, session_id))
+        elif word == "OK" and self._written(report, session_id):
+            report.finalized.append(session_id)
+
+    def _members(self, query: Query) -> list[str]:
+        """Read a list of sessions; what is no session's id is taken off it."""
+        found: archiving.Members = self._server.fetch(query)
+        for member in found.junk:
+            self._server.run(index_ops.forget_session(self._server.terms, member))
+        return found.ids
+
+    @contextmanager
+    def _apart(self, report: SweepReport, session_id: str) -> Iterator[None]:
+        """Do something to one session: whatever is wrong with it is named and set aside, and the others go on."""
+        try:
+            yield
+        except (ServerUnavailable, _LeaseLostError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a stranger may have written anything
+            report.errors.append(Failure(session_id, self._quarantine.note(session_id, error)))
 
     def _freeze_archived(self, report: SweepReport, session_id: str, now_ms: int) -> None:
         """Freeze a session that the server let go of before anybody came to freeze it there."""
-        try:
+        with self._apart(report, session_id):
             if self._expiry.freeze_archived(session_id, now_ms):
                 report.finalized.append(session_id)
-        except ServerUnavailable:
-            raise
-        except MaestroError as error:
-            report.errors.append(Failure(session_id, str(error)))
 
     def _finish_forgotten(self, report: SweepReport, lease: leases.Lease) -> None:
         """Freeze what only this checkout remembers: its time was over while there was no server, or another one."""
@@ -178,12 +212,13 @@ class Sweep:
     def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
         terms = self._server.terms
         seen = {*report.finalized, *(failure.id for failure in report.errors)}
-        for session_id in self._server.fetch(archiving.dirty_sessions(terms, BATCH)):
+        for session_id in self._members(archiving.dirty_sessions(terms, BATCH)):
             if session_id not in seen:
                 self._beat(lease)
-                state = self._written(report, session_id)
-                if state:
-                    (report.archived if state in FROZEN else report.checkpointed).append(session_id)
+                with self._apart(report, session_id):
+                    state = self._written(report, session_id)
+                    if state:
+                        (report.archived if state in FROZEN else report.checkpointed).append(session_id)
 
     def _written(self, report: SweepReport, session_id: str) -> str | None:
         """Write one session to disk; return its state, or None with the reason in the report."""
@@ -195,9 +230,9 @@ class Sweep:
             report.errors.append(Failure(session_id, str(error)))
         except ServerUnavailable:
             raise
-        except MaestroError as error:
-            if not (isinstance(error, ArchiveElsewhere) and self._left_to_others(report, session_id, error)):
-                report.errors.append(Failure(session_id, str(error)))
+        except ArchiveElsewhere as error:
+            if not self._left_to_others(report, session_id, error):
+                raise
         return None
 
     def _left_to_others(self, report: SweepReport, session_id: str, error: ArchiveElsewhere) -> bool:
@@ -214,15 +249,17 @@ class Sweep:
         report.waiting.append(session_id)
         return True
 
-    def _repair_index(self, report: SweepReport, cursor: str, lease: leases.Lease, *, thorough: bool) -> str:
-        """Look at a few more sessions of the server, or at all of them; return where to go on."""
-        cursor = self._repair(report, "0" if thorough else cursor)
+    def _repair_index(
+        self, report: SweepReport, cursor: str, lease: leases.Lease, *, thorough: bool, is_new: bool
+    ) -> str:
+        """Look at a few more sessions of the server, or at all of them, into a new index; return where to go on."""
+        cursor = self._repair(report, "0" if thorough else cursor, is_new=is_new)
         while thorough and cursor != "0":
             self._beat(lease)
-            cursor = self._repair(report, cursor)
+            cursor = self._repair(report, cursor, is_new=is_new)
         return cursor
 
-    def _repair(self, report: SweepReport, cursor: str) -> str:
+    def _repair(self, report: SweepReport, cursor: str, *, is_new: bool) -> str:
         """Put sessions back that the index has lost, or whose changes it does not know; return where to go on.
 
         Whoever made a change indexes it, and may have been killed before that.
@@ -237,27 +274,36 @@ class Sweep:
             raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]
-        for session_id in self._unknown(ids) if ids else []:
-            summary = self._server.fetch(index_ops.read_summary(terms, session_id))
-            if summary:
-                self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
-                report.repaired.append(session_id)
+        for session_id in ids if is_new or not ids else self._unknown(ids):
+            with self._apart(report, session_id):
+                summary = self._server.fetch(index_ops.read_summary(terms, session_id))
+                if summary:
+                    entry = index_ops.entry_of(session_id, summary)
+                    self._server.run(index_ops.forget_session(terms, session_id))
+                    self._server.run(index_ops.index_session(terms, entry))
+                    report.repaired.append(session_id)
         return str(cursor_reply.decode() if isinstance(cursor_reply, bytes) else cursor_reply)
 
     def _unknown(self, ids: list[str]) -> list[str]:
-        """Return those of some sessions that the index does not have, or has as written when they are not."""
-        terms = self._server.terms
-        progress = [archiving.read_progress(terms, session_id) for session_id in ids]
-        known, waiting, *found = self._server.connection.calls(
-            [
-                ("HMGET", terms.keys.of_index("summaries"), *ids),
-                ("ZMSCORE", terms.keys.of_index("dirty"), *ids),
-                *(query.command for query in progress),
-            ]
+        """Return those of some sessions that the index does not have, or has otherwise than they are."""
+        terms, unknown = self._server.terms, []
+        rows, waiting = self._server.connection.calls(
+            [("HMGET", terms.keys.of_index("summaries"), *ids), ("ZMSCORE", terms.keys.of_index("dirty"), *ids)]
         )
-        rows = zip(ids, known, waiting, progress, found, strict=True)
-        return [
-            session_id
-            for session_id, row, since, query, reply in rows
-            if row is None or (since is None and not query.read(reply).is_done)
-        ]
+        for session_id, row, since in zip(ids, rows, waiting, strict=True):
+            try:
+                progress = self._server.fetch(archiving.read_progress(terms, session_id))
+            except DamagedRecord:
+                continue  # found out, and named, by whoever writes it
+            if not _is_known(row, progress) or (since is None and not progress.is_done):
+                unknown.append(session_id)
+        return unknown
+
+
+def _is_known(row: bytes | None, progress: archiving.Progress) -> bool:
+    """Tell whether a row of the index is one of this session as it is: it may be late, but not ahead."""
+    entries = index_ops.entries_of([row])
+    try:
+        return bool(entries) and id_order(entries[0].last_id) <= id_order(progress.last_id or "")
+    except ValueError:
+        return False

@@ -13,7 +13,7 @@ MaestroError                    code · hint · exit_code
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │     ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
-│     RunFailed · OutputLost · FileCorrupt · CursorLost · ArchiveFailed · ArchiveBusy · ReplayFailed
+│     RunFailed · OutputLost · FileCorrupt · DamagedRecord · CursorLost · ArchiveFailed · ArchiveBusy · ReplayFailed
 └─ ScriptError           1      a script answered what nobody expects: a bug
 
 The CLI turns `exit_code` into its exit status and `code`/message/`hint` into one line or one JSON document.
@@ -26,6 +26,7 @@ from maestro_state.errors.families import (
     ConfigError,
     Conflict,
     CursorLost,
+    DamagedRecord,
     FileCorrupt,
     InvalidValue,
     MaestroError,
@@ -90,6 +91,7 @@ __all__ = [
     "ContentTooLarge",
     "ContextChanged",
     "CursorLost",
+    "DamagedRecord",
     "DiscussionClosed",
     "DiscussionNotFound",
     "DiscussionOpen",

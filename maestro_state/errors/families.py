@@ -95,6 +95,20 @@ class FileCorrupt(WorkFailed):
     code = "file_corrupt"
 
 
+class DamagedRecord(WorkFailed):
+    """What the server has cannot be read: it is damaged, or somebody else wrote it."""
+
+    code = "damaged_record"
+
+    def __init__(self, key: str, reason: str) -> None:
+        """Name the key, and what is wrong with it; other sessions are not affected."""
+        super().__init__(
+            f"what the server has of {key[:120]} is damaged ({reason[:200]})",
+            hint="maestro doctor --repair sets it aside; other sessions are not affected",
+        )
+        self.key, self.reason = key, reason
+
+
 class CursorLost(WorkFailed):
     """The place to continue from is no longer in the stream."""
 

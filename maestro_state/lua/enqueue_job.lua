@@ -3,8 +3,11 @@ enqueue_job: put a job where RQ's workers look for it, unless it waits there alr
 KEYS     queue: job queue
 ARGV     job_id now_ms patience_ms life_ms fields...
 RETURNS  OK | QUEUED
-INCLUDES -
+INCLUDES wrong_type
 ]]
+-- Written by a stranger: the runs that waited there are put back by whoever looks after open runs next.
+if is_wrong_type(queue, 'list') then redis.call('DEL', queue) end
+if is_wrong_type(job, 'hash') then redis.call('DEL', job) end
 if redis.call('LPOS', queue, job_id) then return {'QUEUED'} end
 -- Taken, and its run not claimed: its worker is about to do that, or was killed on the way. Written anew while a worker
 -- has it, it would be carried out twice, and the first to end would take it away under the other.

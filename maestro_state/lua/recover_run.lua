@@ -11,10 +11,10 @@ if answer then return answer end
 local now = tonumber(now_ms)
 local found = redis.call('HMGET', runs, run .. ':status', run .. ':lease', run .. ':suspect', run .. ':retries',
                          run .. ':cancel', run .. ':first', run .. ':last')
-local status, lease, suspect, first = found[1], found[2], found[3], found[6]
+local status, lease, suspect, first = found[1], found[2] or '0', found[3], found[6]
 if not status then return {'NO_RUN'} end
 if status ~= 'running' then return {'OK', status, false} end
-if now < tonumber(lease) then return {'OK', 'alive', false} end
+if now < (tonumber(lease or '') or 0) then return {'OK', 'alive', false} end
 local seen, since = string.match(suspect or '', '^(%d+) (%d+)$')
 if seen ~= lease then
   redis.call('HSET', runs, run .. ':suspect', lease .. ' ' .. now_ms)

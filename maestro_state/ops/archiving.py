@@ -10,6 +10,7 @@ from maestro_state.contents import OPEN, ContextItem, RelevantOutput, Run
 from maestro_state.errors import SessionNotFound
 from maestro_state.models import SETTABLE, Session
 from maestro_state.ops import contents
+from maestro_state.ops.index import session_ids
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.runs import ending
 from maestro_state.ops.sessions import RECORD, session_of
@@ -190,7 +191,7 @@ def defer_archive(terms: Terms, session_id: str, reason: str) -> Call:
 def overdue_sessions(terms: Terms, before_ms: int, count: int) -> Query:
     """Find sessions whose changes have been waiting for a disk since before a time; costs what it finds."""
     command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", before_ms, "LIMIT", 0, count)
-    return Query(command, lambda reply: [text(one) for one in reply])
+    return Query(command, session_ids)
 
 
 def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int) -> Call:
@@ -205,16 +206,29 @@ def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: in
     return Call(load("expire_session"), terms.keys.session(session_id), args, read)
 
 
+class Members(msgspec.Struct, frozen=True):
+    """What a list of sessions names."""
+
+    ids: list[str]
+    junk: list[bytes]  #: what is no id at all: it stops nobody, and goes
+
+
+def _members(reply: list[bytes]) -> Members:
+    ids = session_ids(reply)
+    known = {one.encode() for one in ids}
+    return Members(ids, [one for one in reply if one not in known] if len(ids) < len(reply) else [])
+
+
 def due_sessions(terms: Terms, until_ms: int, count: int) -> Query:
     """Find sessions whose deadline the index puts before a time; costs what it finds."""
     command = ("ZRANGEBYSCORE", terms.keys.of_index("deadlines"), "-inf", until_ms, "LIMIT", 0, count)
-    return Query(command, lambda reply: [text(one) for one in reply])
+    return Query(command, _members)
 
 
 def dirty_sessions(terms: Terms, count: int) -> Query:
     """Find sessions with changes that are not on disk, the oldest first; costs what it finds."""
     command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", "+inf", "LIMIT", 0, count)
-    return Query(command, lambda reply: [text(one) for one in reply])
+    return Query(command, _members)
 
 
 def count_dirty(terms: Terms) -> Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from maestro_state.ops.quarantine import Quarantined
 from maestro_state.scripts import Query
 
 #: Oldest server versions Maestro's scripts were run on.
@@ -158,3 +159,21 @@ def judge_archives(waiting: int, reason: str | None) -> list[Check]:
     detail = f"{waiting} session{'s wait' if waiting > 1 else ' waits'} to be written to disk"
     fix = "maestro sweep, or maestro worker, where their project is"
     return [Check("archive", "warn", f"{detail}: {reason}" if reason else detail, fix)]
+
+
+def judge_records(damaged: list[Quarantined]) -> list[Check]:
+    """Name what is damaged on the server, and what is too new for this program."""
+    newer = [row for row in damaged if row.code == "newer_format"]
+    others = [row for row in damaged if row.code != "newer_format"]
+    checks = []
+    if others:
+        checks.append(Check("records", "warn", f"damaged on the server: {_named(others)}", "maestro doctor --repair"))
+    if newer:
+        fix = "update Maestro here; nothing else is affected"
+        checks.append(Check("format", "warn", f"written by a newer Maestro: {_named(newer)}", fix))
+    return checks
+
+
+def _named(rows: list[Quarantined]) -> str:
+    shown = "; ".join(f"{row.id} ({row.reason})" for row in rows[:3])
+    return f"{shown} and {len(rows) - 3} more" if len(rows) > 3 else shown

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import insort_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.models import SessionSummary
-from maestro_state.names import slug_of
+from maestro_state.names import is_session_id, slug_of
 from maestro_state.ops.replies import text
 from maestro_state.ops.terms import Terms
 from maestro_state.scripts import Call, Query, load
@@ -23,18 +25,28 @@ else:
     StateWord = Literal[tuple(str(state) for state in SessionState)]
 
 
+#: The last moment that has a date.
+_LAST_MS = 253_402_300_799_000
+Ms = Annotated[int, msgspec.Meta(ge=0, le=_LAST_MS)]
+MsFloat = Annotated[float, msgspec.Meta(ge=0, le=_LAST_MS)]
+
+Row = TypeVar("Row")
+
+
 class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A summary as the index stores it; `last_id` first, because index_session.lua compares it."""
 
     last_id: str
     id: str
     state: str
-    created_ms: int
-    last_activity_ms: float  #: whole; lists are sorted by it, which takes half the time of an int too long for one word
-    ttl_ms: int
+    created_ms: Ms
+    last_activity_ms: (
+        MsFloat  #: whole; lists are sorted by it, which takes half the time of an int too long for one word
+    )
+    ttl_ms: Ms
     user_id: str
     tool_active: str | None
-    frozen_ms: int | None
+    frozen_ms: Ms | None
     archived_id: str | None
 
 
@@ -159,9 +171,14 @@ def known_sessions(terms: Terms, ids: list[str]) -> Query:
     return Query(command, lambda reply: {one for one, row in zip(ids, reply, strict=True) if row is not None})
 
 
-def forget_session(terms: Terms, session_id: str) -> Call:
-    """Take a session out of the index."""
+def forget_session(terms: Terms, session_id: str | bytes) -> Call:
+    """Take a session out of the index, or what stands in its place."""
     return Call(load("forget_session"), terms.keys.index, (session_id,), lambda reply: text(reply[0]))
+
+
+def session_ids(members: list[bytes]) -> list[str]:
+    """Return the members of a list of sessions that are ids: whatever else somebody put there stops nobody."""
+    return [name for name in (member.decode(errors="replace") for member in members) if is_session_id(name)]
 
 
 def _joined(values: list[bytes | None]) -> bytes:
@@ -180,8 +197,8 @@ def _listed(values: list[bytes | None], look: Look) -> Listed:
     joined = _joined(values)
     try:
         rows = _decode_rows(joined)
-    except msgspec.ValidationError:
-        rows = [*_decode_odd(joined)]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        rows = [*_each(values, _decode_odd)]
     # Both in one pass: rows just decoded are in no cache, so each look at all of them costs as much as decoding them.
     doubtful, now_ms = [], look.now_ms
     for row in rows:
@@ -191,9 +208,24 @@ def _listed(values: list[bytes | None], look: Look) -> Listed:
     return Listed(rows, doubtful)
 
 
+def _each(values: list[bytes | None], decode: Callable[[bytes], list[Row]]) -> Iterator[Row]:
+    """Decode rows one by one, those that are none left out: one damaged row must not hide the others."""
+    for value in filter(None, values):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield from decode(value)
+
+
+def entries_of(values: list[bytes | None]) -> list[IndexEntry]:
+    """Read rows of the index, those that are damaged left out."""
+    try:
+        return _decode(_joined(values))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [*_each(values, _decode)]
+
+
 def all_sessions(terms: Terms) -> Query:
     """Read every summary, in no order. Grows with the number of sessions: one reply, one decode."""
-    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _decode(_joined(reply)))
+    return Query(("HVALS", terms.keys.of_index("summaries")), entries_of)
 
 
 def list_sessions(terms: Terms, look: Look) -> Query:
@@ -204,7 +236,7 @@ def list_sessions(terms: Terms, look: Look) -> Query:
 def running_sessions(terms: Terms) -> Query:
     """Read the ids of sessions with open runs; costs what those cost, however many sessions there are."""
     command = ("ZRANGE", terms.keys.of_index("running"), 0, -1)
-    return Query(command, lambda reply: [text(session_id) for session_id in reply])
+    return Query(command, session_ids)
 
 
 def count_sessions(terms: Terms) -> Query:
