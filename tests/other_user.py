@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,3 +51,24 @@ def listening_as_another_user(serve: Callable[[socket.socket], None] | None = No
             os.close(reader)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+
+
+@contextmanager
+def flickering(name: Path, own: Path, trap: Path) -> Iterator[None]:
+    """Have a name change between a second name of one's own socket and a link to a trap, all the time."""
+    over = threading.Event()
+
+    def flicker() -> None:
+        while not over.is_set():
+            for make, target in ((os.symlink, trap), (os.link, own)):
+                draft = name.with_suffix(".new")
+                make(target, draft)
+                os.rename(draft, name)
+
+    thread = threading.Thread(target=flicker)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

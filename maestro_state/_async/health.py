@@ -96,7 +96,10 @@ class AsyncHealth:
             info = await self._info()
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
-        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas, await self._synced())
+        is_embedded, synced = not settings.redis_url, await self._synced()
+        judged = [ops.silent()]
+        if info is not None:
+            judged = ops.judge(info, settings.wait_replicas, synced, is_embedded=is_embedded)
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
         helpers = [] if queue else await self._helpers()
         return [Check("server", "ok", where), *judged, *await self._access(), *queue, *helpers]
@@ -140,9 +143,7 @@ class AsyncHealth:
         return info
 
     async def _synced(self) -> str | None:
-        """Return when a team's server syncs its file, or None: the embedded one is synced by its supervisor."""
-        if not self._settings.redis_url:
-            return None
+        """Return when the server syncs its file, if it says so."""
         try:
             synced: str | None = await self._server.fetch(ops.read_sync())
         except MaestroError:

@@ -97,7 +97,10 @@ class Health:
             info = self._info()
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
-        judged = [ops.silent()] if info is None else ops.judge(info, settings.wait_replicas, self._synced())
+        is_embedded, synced = not settings.redis_url, self._synced()
+        judged = [ops.silent()]
+        if info is not None:
+            judged = ops.judge(info, settings.wait_replicas, synced, is_embedded=is_embedded)
         queue = ops.judge_queue(settings.redis_url, settings.queue_url)
         helpers = [] if queue else self._helpers()
         return [Check("server", "ok", where), *judged, *self._access(), *queue, *helpers]
@@ -141,9 +144,7 @@ class Health:
         return info
 
     def _synced(self) -> str | None:
-        """Return when a team's server syncs its file, or None: the embedded one is synced by its supervisor."""
-        if not self._settings.redis_url:
-            return None
+        """Return when the server syncs its file, if it says so."""
         try:
             synced: str | None = self._server.fetch(ops.read_sync())
         except MaestroError:

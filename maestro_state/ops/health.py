@@ -39,9 +39,13 @@ def read_sync() -> Query:
     return Query(("CONFIG", "GET", "appendfsync"), lambda reply: reply[1].decode() if reply else None)
 
 
-def judge(info: dict[str, str], wait_replicas: int = 0, synced: str | None = None) -> list[Check]:
+def judge(
+    info: dict[str, str], wait_replicas: int = 0, synced: str | None = None, *, is_embedded: bool = False
+) -> list[Check]:
     """Return what a careful person would say about this server; `synced` is when its file is synced, if known."""
-    found = [_version(info), _persistence(info, wait_replicas, synced), _eviction(info), _memory(info)]
+    kept = _embedded_log(info, synced) if is_embedded else None
+    kept = kept or _persistence(info, wait_replicas, None if is_embedded else synced)
+    found = [_version(info), kept, _eviction(info), _memory(info)]
     return [*found, _replicas(info, wait_replicas)] if wait_replicas else found
 
 
@@ -97,6 +101,16 @@ def _version(info: dict[str, str]) -> Check:
         oldest = ".".join(map(str, OLDEST))
         return Check("version", "fail", f"{kind} {shown} is too old", f"use {oldest} or newer")
     return Check("version", "ok", f"{kind} {shown}")
+
+
+def _embedded_log(info: dict[str, str], synced: str | None) -> Check | None:
+    """Say what is wrong with the log of the project's own server, which its supervisor syncs."""
+    if "min_slaves_good_slaves" in info:  # told to wait for a replica: how it is made to refuse writes
+        return Check("persistence", "fail", "the disk is full: writes are refused, reads answered", "free disk space")
+    if synced == "no":
+        detail = "the kernel has no filters: a disk that runs full can cost what was acknowledged in that moment"
+        return Check("persistence", "warn", detail, "keep some room on the disk")
+    return None
 
 
 def _persistence(info: dict[str, str], wait_replicas: int, synced: str | None) -> Check:

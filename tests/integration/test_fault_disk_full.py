@@ -125,6 +125,7 @@ def test_a_full_disk_refuses_writes_answers_reads_and_recovers(disk):
         usage = Usage(lambda: socket_address(disk))
         with embedded.paths.open_data_folder(disk) as folder:
             assert usage.heed_room(folder) is False
+            assert {check.name: check.status for check in maestro.health.checks()}["persistence"] == "fail"
             ballast.unlink()
             assert usage.heed_room(folder) is True
             assert usage.heed_room(folder) is None  # nothing new is said twice

@@ -19,7 +19,7 @@ from maestro_state import Maestro
 from maestro_state.embedded import ensure, stop
 from maestro_state.embedded.paths import data_path
 from tests.embedded_project import supervisors, temporary_project
-from tests.other_user import listening_as_another_user
+from tests.other_user import flickering, listening_as_another_user
 from tests.waiting import wait_until
 from workers.stack import open_log
 
@@ -37,6 +37,7 @@ COMMANDS = (
     ["doctor", "--json"],
     ["stack", "status", "--json"],
 )
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="being another user needs root")
 KINDS = ("fifo", "link", "hard link", "folder", "socket")
 
 
@@ -173,16 +174,37 @@ def test_without_anything_planted_the_commands_work(project, tmp_path):
         assert _in_child(lambda words=words: run(words), tmp_path / "told") == 0, (tmp_path / "told").read_text()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="being another user needs root")
-def test_control_a_plain_client_is_led_to_the_other_user(project):
-    """What is refused above would work: the trap is reached by whoever follows the link."""
+@needs_root
+def test_a_link_to_another_users_socket_is_refused_by_every_command(project, tmp_path):
+    """Nothing is said to the server of another user, whose reply could be a run to carry out."""
     with listening_as_another_user(_accept) as trap:
         path = Path(data_path(project), "s.sock")
         path.symlink_to(trap)
-        with socket.socket(socket.AF_UNIX) as line:
+        for words in COMMANDS:
+            code = _in_child(lambda words=words: run(words), tmp_path / "told")
+            assert _is_clear(code, (tmp_path / "told").read_text()), words
+            assert code, words
+        assert not trap.with_name("reached").exists()
+        with socket.socket(socket.AF_UNIX) as line:  # control: whoever follows the link gets there
             line.connect(str(path))
             wait_until(lambda: trap.with_name("reached").exists(), "the other user has been reached")
         path.unlink()
+
+
+@needs_root
+def test_a_socket_that_flickers_leads_no_command_astray(project, tmp_path):
+    """While the name of the server's socket changes to a link and back, commands reach their own server or none."""
+    ensure(project, supervise=False)
+    own, path = Path(data_path(project), "own"), Path(data_path(project), "s.sock")
+    os.link(path, own)
+    codes = set()
+    with listening_as_another_user(_accept) as trap, flickering(path, own, trap):
+        for _ in range(30):
+            codes.add(_in_child(lambda: run(["session", "list", "--json"]), tmp_path / "told"))
+        assert not trap.with_name("reached").exists()
+    own.unlink()
+    assert codes <= {0, 5}
+    assert _in_child(lambda: run(["session", "list", "--json"]), tmp_path / "told") == 0  # it was the flickering
 
 
 @pytest.mark.parametrize("name", ["stack.log", "."])

@@ -98,3 +98,18 @@ def test_a_cluster_needs_a_queue_elsewhere():
     assert found[0].status == "fail"
     assert "MAESTRO_QUEUE_URL" in (found[0].fix or "")
     assert health.judge_queue("redis+cluster://h", "redis://q") == health.judge_queue("redis://h", None) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "synced", "status", "part"),
+    [
+        ({}, "always", "ok", "append-only file"),
+        ({}, "no", "warn", "no filters"),
+        ({"min_slaves_good_slaves": "0"}, "always", "fail", "disk is full"),
+    ],
+)
+def test_the_embedded_servers_log_is_judged_by_what_keeps_it(said, synced, status, part):
+    """A full disk and a kernel without filters are told; what a team's server would be told about syncing is not."""
+    checks = health.judge(GOOD | said, 0, synced, is_embedded=True)
+    found = {check.name: check for check in checks}["persistence"]
+    assert (found.status, part in found.detail, bool(found.fix)) == (status, True, status != "ok")

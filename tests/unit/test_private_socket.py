@@ -6,8 +6,7 @@ import os
 import socket
 import stat
 import tempfile
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import pytest
 
 from maestro_state import private_socket
 from maestro_state.errors import ServerUnavailable
-from tests.other_user import UID, listening_as_another_user
+from tests.other_user import UID, flickering, listening_as_another_user
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def test_a_name_that_flickers_never_leads_to_another_user(place):
     with (
         private_socket.listen(folder, "own.sock", backlog=4096),
         listening_as_another_user() as trap,
-        _flickering(path / "a.sock", path / "own.sock", trap),
+        flickering(path / "a.sock", path / "own.sock", trap),
     ):
         # Control: who looks first and connects then is led astray.
         wait_until(lambda: _whose(lambda: _looked_at_first(path / "a.sock")) == UID, "the other user is reached")
@@ -140,27 +139,6 @@ def test_a_folder_of_links_is_refused_by_path(place):
         (path / "real" / "server").chmod(0o770)
         with pytest.raises(FileNotFoundError, match="others may write"):
             private_socket.connect_path(str(path / "real" / "server" / "s.sock"))
-
-
-@contextmanager
-def _flickering(name: Path, own: Path, trap: Path):
-    """Have a name change between a second name of one's own socket and a link to a trap, all the time."""
-    over = threading.Event()
-
-    def flicker() -> None:
-        while not over.is_set():
-            for make, target in ((os.link, own), (os.symlink, trap)):
-                draft = name.with_suffix(".new")
-                make(target, draft)
-                os.rename(draft, name)
-
-    thread = threading.Thread(target=flicker)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _looked_at_first(path: Path) -> socket.socket:
