@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cli import output
 from cli.interrupts import Interrupts
@@ -62,6 +62,8 @@ class _Screen:
         self._warned = False
         self._at_line_start = True
         self._drawn = False
+        self._doing = ""
+        self._told_retry = False
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._has_line = sys.stderr.isatty()
@@ -91,11 +93,24 @@ class _Screen:
             elif event.type == "run.requeued" and not quiet:
                 self._erase()
                 output.warning("its worker was lost; it starts over")
+            elif event.type == "run.activity":
+                self._on_activity(event.data, quiet=quiet)
             elif event.type == "run.output" and not quiet:
                 self._erase()
                 data = output_bytes(event)
                 output.raw(data)
                 self._at_line_start = data.endswith(b"\n")
+
+    def _on_activity(self, data: dict[str, Any], *, quiet: bool) -> None:
+        """Show what the agent does in the status line; where there is none, only that it has to try again."""
+        kind, summary = str(data.get("kind", "")), str(data.get("summary", ""))
+        said = f"trying again: {summary}" if kind == "retry" else f"{data.get('name', '')} {summary}"
+        self._doing = f" · {output.safe(said).strip()}"
+        if self._has_line:
+            self._draw(int(time.monotonic() - self._since), "")
+        elif kind == "retry" and not quiet and not self._told_retry:
+            self._told_retry = True
+            output.warning(f"run {self._run.id}: {said}")
 
     def _tick(self) -> None:
         while not self._over.wait(1.0):
@@ -141,7 +156,10 @@ class _Screen:
             return
         what = "running" if self._claimed else "waiting for a worker"
         tool = output.clip(output.safe(self._run.tool), 30)
-        sys.stderr.write(f"\r\x1b[2K{output.dimmed(f'{self._run.id} {tool} · {what} · {seconds} s{tokens}')}")
+        text = output.clip(
+            f"{self._run.id} {tool} · {what} · {seconds} s{tokens}{self._doing}", output.screen_columns() - 1
+        )
+        sys.stderr.write(f"\r\x1b[2K{output.dimmed(text)}")
         sys.stderr.flush()
         self._drawn = True
 

@@ -102,6 +102,8 @@ def run(
         return 130
     if as_json:
         _print_document(app, ended)
+    elif ended.warning:
+        output.warning(f"run {ended.id}: {ended.warning}")
     return verdict(ended)
 
 

@@ -113,6 +113,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     context_version: list[dict[str, str]]
     output_ref: OutputRef | None = None
     error: str | None = None
+    warning: str | None = None  #: what to know of a success: permissions that were refused
     exit_code: int | None = None
     usage: Usage | None = None
     cookie: str | None = None  #: the work session this run leaves a breadcrumb in
@@ -135,6 +136,14 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def options(self) -> ToolOptions:
         """Return how its tool is called."""
         return ToolOptions(model=self.model, mode=self.mode, arguments=self.arguments)
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """One thing an agent did while it ran: a line of `runs/0001/activity.jsonl`."""
+
+    kind: str  #: tool_call, file_change, retry or denied
+    name: str  #: the tool's own word for it
+    summary: str  #: one line: the command, the file, the reason
 
 
 class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -80,6 +80,7 @@ TRANSITIONS: dict[str, _Row] = {
     "start_run": {state: (_S.RUNNING, state) for state in LIVE},
     "claim_run": _EXECUTING,
     "add_output": _EXECUTING,
+    "add_activity": _EXECUTING,
     "renew_claim": _EXECUTING,
     "finish_run": {_S.RUNNING: (_S.RUNNING, *RESTING)},
     "cancel_run": _UNMOVED | {_S.RUNNING: (_S.RUNNING, *RESTING)},

@@ -1,70 +1,148 @@
-"""A model's API on loopback, as small as it may be: answers every chat with one text, streamed or not, and counts."""
+"""A model's API on loopback, in the four protocols that the tools speak. Words in what a person said last steer it:
+
+@401@ @404@ @500@ ...  answer with that status        @hang@   begin an answer and never end it
+@shell=COMMAND@        call the shell tool first      @write=PATH@   call the tool that writes a file first
+
+Every answer names the MARK-… words that were in the request and how often a person spoke.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-USAGE = {"prompt_tokens": 21, "completion_tokens": 5, "total_tokens": 26}
+from tests.model_protocols import CHAT_USAGE, Answer, Asked, Json, Protocol, protocol_of
+
+USAGE = CHAT_USAGE
+
+#: What the tools call their shell and their way to write a file, and what each takes.
+_SHELLS = {"Bash": "command", "run_shell_command": "command", "bash": "command", "exec_command": "cmd",
+           "shell_command": "command"}  # fmt: skip
+_WRITERS = {"Write": "file_path", "write_file": "file_path", "write": "filePath"}
+
+_STATUS = re.compile(r"@([45]\d\d)@")
+_STEERING = re.compile(r"@(shell|write)=([^@]+)@")
 
 
 class ModelApi:
     """What the API answers, and what it was asked."""
 
-    def __init__(self, answer: str, status: int) -> None:
+    def __init__(self, answer: str | None, status: int) -> None:
         self.answer = answer
         self.status = status
         self.asked: list[dict[str, Any]] = []
+        self.over = threading.Event()
         self.url = ""
 
-    def reply(self, request: dict[str, Any]) -> tuple[str, bytes]:
-        """Return content type and body."""
-        self.asked.append(request)
+    @property
+    def origin(self) -> str:
+        """The address without a path."""
+        return self.url.removesuffix("/v1")
+
+    def refusal(self, asked: Asked) -> int | None:
+        """Return the status to refuse with, if so."""
         if self.status != 200:
-            return "application/json", json.dumps({"error": {"message": "wrong key", "code": "401"}}).encode()
-        base = {"id": "c1", "created": 1, "model": "fake-1"}
-        if not request.get("stream"):
-            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": self.answer}}
-            whole = base | {"object": "chat.completion", "choices": [choice], "usage": USAGE}
-            return "application/json", json.dumps(whole).encode()
-        chunks: list[dict[str, Any]] = [
-            {"choices": [{"index": 0, "delta": {"content": char}, "finish_reason": None}]} for char in self.answer
-        ]
-        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-        chunks.append({"choices": [], "usage": USAGE})
-        lines = [f"data: {json.dumps(base | {'object': 'chat.completion.chunk'} | chunk)}\n\n" for chunk in chunks]
-        return "text/event-stream", ("".join(lines) + "data: [DONE]\n\n").encode()
+            return self.status
+        found = _STATUS.findall(asked.text)
+        return int(found[-1]) if found else None
+
+    def answer_to(self, request: Json, asked: Asked) -> Answer:
+        """Decide what the model says."""
+        number = len(self.asked)
+        steered = _STEERING.findall(asked.text)
+        if steered and asked.tools and not asked.has_result and (call := _call(asked.tools, *steered[-1])):
+            return Answer([], call, number)
+        if self.answer is not None:
+            return Answer(list(self.answer), None, number)
+        marks = sorted(set(re.findall(r"MARK-\w+", json.dumps(request))))
+        said = f"Question {asked.questions}. Seen: {', '.join(marks) or 'no marks'}. Größe 日本 ✓ end."
+        return Answer(re.findall(r"\S+\s*", said), None, number)
+
+
+def _call(tools: list[str], kind: str, what: str) -> tuple[str, Json] | None:
+    """Return the call of a tool that was steered to, in the words of the tools there are."""
+    if kind == "write":
+        for name in (one for one in tools if one in _WRITERS):
+            return name, {_WRITERS[name]: what, "content": "by the model\n"}
+        what = f"apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: {what}\n+by the model\n*** End Patch\nEOF\n"
+    for name in (one for one in tools if one in _SHELLS):
+        given = {_SHELLS[name]: what, "description": "as asked"}
+        return name, given | ({"is_background": False} if name == "run_shell_command" else {})
+    return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    api: ModelApi
+
+    def do_GET(self) -> None:
+        self._send(200, {"object": "list", "data": [{"id": "fake-1", "object": "model"}], "models": []})
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        path = self.path.partition("?")[0]
+        protocol = protocol_of(path)
+        if protocol is None:
+            self._send(200, {"input_tokens": 11, "totalTokens": 11})
+            return
+        if "models/" in path:
+            request["model"] = path.rpartition("/")[2].partition(":")[0]
+        self.api.asked.append(request)
+        asked = protocol.read(request)
+        if status := self.api.refusal(asked):
+            message = f"refused on purpose ({status})"
+            self._send(status, {"type": "error", "error": {"type": "api_error", "message": message, "code": status}})
+            return
+        answer = self.api.answer_to(request, asked)
+        if request.get("stream") or "stream" in path:
+            with suppress(OSError):  # whoever asked has left
+                self._stream(protocol, request, answer, hangs="@hang@" in asked.text)
+        else:
+            self._send(200, protocol.whole(request, answer))
+
+    def _stream(self, protocol: Protocol, request: Json, answer: Answer, *, hangs: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for number, event in enumerate(protocol.events(request, answer)):
+            if hangs and number == 1:
+                self.wfile.flush()
+                self.api.over.wait()
+                return
+            name = f"event: {event['type']}\n" if protocol.named_events else ""
+            self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
+        if not protocol.named_events:
+            self.wfile.write(b"data: [DONE]\n\n" if "choices" in event else b"")
+
+    def _send(self, status: int, document: Json) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the method it replaces
+        """Say nothing."""
 
 
 @contextmanager
-def model_api(answer: str = "pong", status: int = 200) -> Iterator[ModelApi]:
-    """Run the API for the length of a test."""
+def model_api(answer: str | None = "pong", status: int = 200) -> Iterator[ModelApi]:
+    """Run the API for the length of a test; without an `answer` it says what it was asked."""
     api = ModelApi(answer, status)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            kind, body = api.reply(request)
-            self.send_response(api.status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the method it replaces
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))
+    server.daemon_threads = True
     api.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         yield api
     finally:
+        api.over.set()
         server.shutdown()
         thread.join()
         server.server_close()

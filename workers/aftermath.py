@@ -42,4 +42,5 @@ def _leave_breadcrumb(maestro: Maestro, session_id: str, run_id: str) -> None:
             break
     said = response[:_RESPONSE_BYTES].decode(errors="replace")
     prompt = maestro.runs.prompt(run, session_id).decode(errors="replace")
-    maestro.work.leave(run.cookie, run, prompt, said, session_id=session_id)
+    done = maestro.runs.activity(run_id, session_id)
+    maestro.work.leave(run.cookie, run, prompt, said, session_id=session_id, activity=done)

@@ -13,7 +13,7 @@ from functools import partial
 
 from maestro_state import Maestro
 from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve, safe_environment
-from maestro_state.contents import Usage
+from maestro_state.contents import Activity, Usage
 from maestro_state.errors import (
     LostClaim,
     MaestroError,
@@ -141,6 +141,7 @@ class _Attempt:
         self._lost: LostClaim | OutputLost | None = None
         self._stderr_log: int | None = None
         self._told = Usage()
+        self._did = 0
 
     def make(self) -> Ended:
         """Call the tool; LostClaim when the run was taken away meanwhile."""
@@ -248,7 +249,22 @@ class _Attempt:
             data = _encoded("".join(self._parser.feed(data)))
         data = self._held + data if self._held else data
         data, self._held = _split_at_character(data)
-        return self._store(data)
+        return self._store(data) or self._tell_activity()
+
+    def _tell_activity(self) -> str | None:
+        """Append what the agent did since; why to stop, if there is a reason."""
+        done = self._parser.take_activities() if self._parser is not None else []
+        if not done or self._lost is not None:
+            return None
+        done = [Activity(one.kind, one.name, redact_text(one.summary)) for one in done]
+        try:
+            self._outbox.flush()  # what it said before comes before
+            is_canceled = self._maestro.claims.add_activity(self._claim, self._did, done)
+        except (LostClaim, OutputLost) as error:
+            self._lost = error
+            return "lost"
+        self._did += len(done)
+        return "canceled" if is_canceled else None
 
     def _store(self, data: bytes) -> str | None:
         """Have output appended; why to stop, if there is a reason."""
@@ -276,9 +292,11 @@ class _Attempt:
         except LostClaim as error:
             self._lost = error
             return "lost"
-        return self._workshop.on_beat()
+        return self._tell_activity() or self._workshop.on_beat()
 
     def _on_stderr(self, data: bytes) -> None:
+        if self._parser is not None:
+            self._parser.hear(data)
         if self._stderr_log is not None:
             os.write(self._stderr_log, data)
 
@@ -307,6 +325,7 @@ class _Attempt:
             # A cancel is too late to matter, the tool has ended; but what does not fit must not pass for the whole.
             if self._store(rest) == "limit" and finished.stopped is None:
                 finished = replace(finished, stopped="cut")
+        self._tell_activity()
         if self._lost is not None:
             raise self._lost
         self._outbox.flush()
@@ -314,6 +333,7 @@ class _Attempt:
         return Ended(
             status=status,
             error=None if error is None else redact_text(error)[:_ERROR_CHARS],
+            warning=redact_text(refusals(outcome))[:_ERROR_CHARS] if outcome.denied else None,
             exit_code=finished.exit_code,
             size=self._size,
             digest=self._digest.hexdigest() if self._size else None,
@@ -325,7 +345,9 @@ class _Attempt:
         tail = f": {said}" if said else ""
         match finished.stopped:
             case "canceled":
-                return "canceled", "canceled while it ran"
+                return "canceled", f"canceled while it ran{f': {outcome.trouble}' if outcome.trouble else ''}"
+            case "timeout" if outcome.trouble:
+                return "error", f"{outcome.trouble}; it was ended after {self._claim.run.timeout_s} s"
             case "timeout":
                 return "error", f"it took longer than {self._claim.run.timeout_s} s and was ended{tail}"
             case "limit":
@@ -351,6 +373,13 @@ class _Attempt:
 
     def _failed(self, error: str) -> Ended:
         return Ended(status="error", error=error[:_ERROR_CHARS])
+
+
+def refusals(outcome: Outcome) -> str:
+    """Say what a tool was refused permission for."""
+    first, *more = outcome.denied
+    rest = f" and {len(more)} more" if more else ""
+    return f"it was refused permission for {first}{rest} (--mode says what it may do)"
 
 
 def _encoded(text: str) -> bytes:

@@ -8,7 +8,7 @@ from maestro_state._async.quarantine import AsyncQuarantine
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import new_command_id
-from maestro_state.contents import Run, Usage
+from maestro_state.contents import Activity, Run, Usage
 from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state.ops import claims as ops
 from maestro_state.ops import contents as contents_ops
@@ -73,6 +73,12 @@ class AsyncClaims:
             return any(await self._server.change_all(claim.session_id, calls))
         except (InvalidTransition, NotFound) as error:
             raise LostClaim(str(error)) from error
+
+    async def add_activity(self, claim: Claim, offset: int, done: list[Activity]) -> bool:
+        """Append what the agent did, in one write; tell whether the run is to be canceled."""
+        call = ops.add_activity(self._server.terms, claim, offset, done, self._server.now_ms())
+        is_canceled: bool = await self._change(claim.session_id, call)
+        return is_canceled
 
     async def renew(self, claim: Claim, usage: Usage | None = None) -> bool:
         """Keep the claim, and show what the tool has consumed so far; tell whether the run is to be canceled."""

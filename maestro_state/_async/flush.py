@@ -183,7 +183,7 @@ def _wanted(moment: Moment) -> set[str]:
     for item in moment.items:
         wanted |= {layout.item_path(item.id), layout.blob_path(item.id)}
     for run in moment.runs:
-        names = ("meta.json", "sent_context.json", "prompt.txt", "output.txt")
+        names = ("meta.json", "sent_context.json", "prompt.txt", "output.txt", "activity.jsonl")
         wanted |= {layout.run_path(run.id, name) for name in names}
     return wanted
 

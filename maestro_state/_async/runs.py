@@ -267,6 +267,10 @@ class AsyncRuns:
         session_id = await self._sessions.resolve(ref)
         return await (await self._sessions.source(session_id)).sent_context(ops.check_run_id(run_id))
 
+    async def activity(self, run_id: str, ref: str | None = None) -> Events:
+        """Return what a run's agent did so far: calls of its tools, files it changed, tries, refusals."""
+        return await (await self._sessions.source(ref)).activity(ops.check_run_id(run_id))
+
     async def chunks(self, run_id: str, ref: str | None = None) -> AsyncIterator[bytes]:
         """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
         number = ops.check_run_id(run_id)

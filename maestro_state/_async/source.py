@@ -60,6 +60,9 @@ class AsyncSource(Protocol):
     async def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
 
+    async def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+
     def output(self, run_id: str) -> AsyncIterator[bytes]:
         """Yield what a run printed, piece by piece."""
 
@@ -172,6 +175,18 @@ class AsyncLive:
     async def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
         return await self.blob(item.snapshot.digest)
+
+    async def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+        terms = self._server.terms
+        found = await self._server.fetch(run_ops.activity_range(terms, self.id, run_id))
+        done: list[Event] = []
+        start, last = found or (None, "")
+        while start:
+            page, after = await self._server.fetch(run_ops.activity_page(terms, self.id, run_id, start, last))
+            done += page
+            start = f"({after}" if after else None
+        return done
 
     async def output(self, run_id: str) -> AsyncIterator[bytes]:
         """Yield what a run printed; what others printed before and after it is not read."""

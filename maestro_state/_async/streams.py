@@ -4,11 +4,17 @@ different ways.
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from maestro_state._async.source import FIRST, AsyncLive
 from maestro_state.archive import layout
 from maestro_state.archive.writer import Generation
 from maestro_state.models import Event, id_order
 from maestro_state.ops.archiving import Moment
+
+ACTIVITY = "run.activity"
 
 
 async def is_of_this_history(generation: Generation, live: AsyncLive, last_id: str, moment: Moment) -> bool:
@@ -37,6 +43,7 @@ async def write_streams(generation: Generation, live: AsyncLive, start: str, mom
         generation.append(layout.MESSAGES, layout.json_lines([one.document() for one in messages]))
     async for events in live.event_pages(start, end):
         generation.append(layout.EVENTS, layout.json_lines([one.document() for one in events]))
+        _write_activity(generation, [one.document() for one in events if one.type == ACTIVITY])
     begun: dict[str, bool] = {}
     async for pieces in live.output_pages(start, end, moment.printed_in_all):
         _write_printed(generation, moment, begun, pieces)
@@ -50,6 +57,8 @@ async def merge_streams(generation: Generation, live: AsyncLive, moment: Moment)
     """Write the streams of a server that may have been put back and gone on since, maybe with ids that the archive
     passed long ago: messages and events that either has, and what runs printed as the server has it.
     """
+    for run in moment.runs:
+        generation.leave_out(layout.run_path(run.id, "activity.jsonl"))
     for path, pages in ((layout.MESSAGES, live.message_pages), (layout.EVENTS, live.event_pages)):
         kept = generation.lines(path)
         waiting = next(kept, None)
@@ -63,14 +72,33 @@ async def merge_streams(generation: Generation, live: AsyncLive, moment: Moment)
                     waiting = next(kept, None)
                 lines.append(layout.json_line(one.document()))
             generation.append(path, b"".join(lines), anew=True)
+            _write_activity(generation, _activity_in(lines), anew=True)
         while waiting:
             generation.append(path, waiting, anew=True)
+            _write_activity(generation, _activity_in([waiting]), anew=True)
             waiting = next(kept, None)
     for path in (layout.CHUNKS, *(layout.run_path(run.id, "output.txt") for run in moment.runs)):
         generation.leave_out(path)
     begun: dict[str, bool] = {}
     async for pieces in live.output_pages(FIRST, moment.last_id, moment.printed_in_all):
         _write_printed(generation, moment, begun, pieces, anew=True)
+
+
+def _activity_in(lines: list[bytes]) -> list[dict[str, Any]]:
+    """Return what agents did among the lines of a stream."""
+    mark = b'"type":"run.activity"'
+    found = (msgspec.json.decode(line) for line in lines if mark in line)
+    return [one for one in found if one.get("type") == ACTIVITY]
+
+
+def _write_activity(generation: Generation, events: list[dict[str, Any]], *, anew: bool = False) -> None:
+    """Append what agents did to the files of their runs."""
+    done: dict[str, list[dict[str, Any]]] = {}
+    for event in events:
+        data = {name: value for name, value in event["data"].items() if name != "run"}
+        done.setdefault(event["data"]["run"], []).append({"id": event["id"], "ts": event["ts"], **data})
+    for run_id, lines in done.items():
+        generation.append(layout.run_path(run_id, "activity.jsonl"), layout.json_lines(lines), anew=anew)
 
 
 def _line_order(line: bytes) -> tuple[int, int]:

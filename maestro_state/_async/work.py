@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from maestro_state._async.consumer import AsyncConsumer
 from maestro_state._async.family import AsyncFamilies
 from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso
-from maestro_state.contents import Run
+from maestro_state.contents import Activity, Run
 from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
+from maestro_state.models import Event
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.project import Project
@@ -155,10 +158,20 @@ class AsyncWork:
         entry_id, _ = await self._families.accept(work_id, breadcrumb)
         return Accepted(work_id, entry_id, breadcrumb, applied=False)
 
-    async def leave(self, cookie: str, run: Run, prompt: str, response: str, *, session_id: str = "") -> Accepted:
-        """Leave the breadcrumb of a finished run, at the depth of its work session; repeatable."""
+    async def leave(
+        self,
+        cookie: str,
+        run: Run,
+        prompt: str,
+        response: str,
+        *,
+        session_id: str = "",
+        activity: Sequence[Event] = (),
+    ) -> Accepted:
+        """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
         work = await self._families.live(await self.resolve(cookie))
-        crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth)
+        done = [msgspec.convert(one.data, Activity) for one in activity]
+        crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)
         return await self.add_breadcrumb(work.id, crumb)
 
     async def breadcrumbs(

@@ -66,6 +66,10 @@ class Archived:
         """Return an item's content."""
         return self._archive.snapshot(item)
 
+    def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+        return [one for one in self._archive.events() if one.type == "run.activity" and one.data.get("run") == run_id]
+
     def output(self, run_id: str) -> Iterator[bytes]:
         """Yield what a run printed, piece by piece."""
         for piece in self._archive.output(run_id):

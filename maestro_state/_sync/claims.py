@@ -9,7 +9,7 @@ from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
-from maestro_state.contents import Run, Usage
+from maestro_state.contents import Activity, Run, Usage
 from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state.ops import claims as ops
 from maestro_state.ops import contents as contents_ops
@@ -74,6 +74,12 @@ class Claims:
             return any(self._server.change_all(claim.session_id, calls))
         except (InvalidTransition, NotFound) as error:
             raise LostClaim(str(error)) from error
+
+    def add_activity(self, claim: Claim, offset: int, done: list[Activity]) -> bool:
+        """Append what the agent did, in one write; tell whether the run is to be canceled."""
+        call = ops.add_activity(self._server.terms, claim, offset, done, self._server.now_ms())
+        is_canceled: bool = self._change(claim.session_id, call)
+        return is_canceled
 
     def renew(self, claim: Claim, usage: Usage | None = None) -> bool:
         """Keep the claim, and show what the tool has consumed so far; tell whether the run is to be canceled."""

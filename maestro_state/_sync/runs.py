@@ -268,6 +268,10 @@ class Runs:
         session_id = self._sessions.resolve(ref)
         return (self._sessions.source(session_id)).sent_context(ops.check_run_id(run_id))
 
+    def activity(self, run_id: str, ref: str | None = None) -> Events:
+        """Return what a run's agent did so far: calls of its tools, files it changed, tries, refusals."""
+        return (self._sessions.source(ref)).activity(ops.check_run_id(run_id))
+
     def chunks(self, run_id: str, ref: str | None = None) -> Iterator[bytes]:
         """Yield what a run printed so far, in pieces that fit into memory whatever its size."""
         number = ops.check_run_id(run_id)

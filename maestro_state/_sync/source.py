@@ -61,6 +61,9 @@ class Source(Protocol):
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
 
+    def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+
     def output(self, run_id: str) -> Iterator[bytes]:
         """Yield what a run printed, piece by piece."""
 
@@ -173,6 +176,18 @@ class Live:
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
         return self.blob(item.snapshot.digest)
+
+    def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+        terms = self._server.terms
+        found = self._server.fetch(run_ops.activity_range(terms, self.id, run_id))
+        done: list[Event] = []
+        start, last = found or (None, "")
+        while start:
+            page, after = self._server.fetch(run_ops.activity_page(terms, self.id, run_id, start, last))
+            done += page
+            start = f"({after}" if after else None
+        return done
 
     def output(self, run_id: str) -> Iterator[bytes]:
         """Yield what a run printed; what others printed before and after it is not read."""

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from maestro_state._sync.consumer import Consumer
 from maestro_state._sync.family import Families
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
-from maestro_state.contents import Run
+from maestro_state.contents import Activity, Run
 from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
+from maestro_state.models import Event
 from maestro_state.ops import breadcrumbs as crumb_ops
 from maestro_state.ops import work as ops
 from maestro_state.project import Project
@@ -156,10 +159,20 @@ class Work:
         entry_id, _ = self._families.accept(work_id, breadcrumb)
         return Accepted(work_id, entry_id, breadcrumb, applied=False)
 
-    def leave(self, cookie: str, run: Run, prompt: str, response: str, *, session_id: str = "") -> Accepted:
-        """Leave the breadcrumb of a finished run, at the depth of its work session; repeatable."""
+    def leave(
+        self,
+        cookie: str,
+        run: Run,
+        prompt: str,
+        response: str,
+        *,
+        session_id: str = "",
+        activity: Sequence[Event] = (),
+    ) -> Accepted:
+        """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
         work = self._families.live(self.resolve(cookie))
-        crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth)
+        done = [msgspec.convert(one.data, Activity) for one in activity]
+        crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)
         return self.add_breadcrumb(work.id, crumb)
 
     def breadcrumbs(

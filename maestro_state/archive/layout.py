@@ -10,6 +10,7 @@ exports/                           what `maestro export` wrote
 
 Beside it, what that layout has no place for:
 
+runs/0001/activity.jsonl           what the run's agent did, one line each
 messages.jsonl  events.jsonl  outputs.jsonl    one line each, in order of their ids; outputs only where chunks end
 maestro.json                       everything of the record that session.json has no field for, and the whole contents
 manifest.json                      every file with its SHA-256, and how far the archive goes
@@ -59,7 +60,7 @@ RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
 _OWN = re.compile(
     r"(session|maestro|manifest)\.json|(messages|events|outputs)\.jsonl|context/active\.json"
     r"|outputs/(last_output|relevant)\.json|context/items/ctx-[0-9]{4,9}\.json|context/blobs/ctx-[0-9]{4,9}\.txt"
-    r"|runs/[0-9]{4,9}/(meta\.json|sent_context\.json|prompt\.txt|output\.txt)",
+    r"|runs/[0-9]{4,9}/(meta\.json|sent_context\.json|prompt\.txt|output\.txt|activity\.jsonl)",
     re.ASCII,
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)

@@ -7,7 +7,10 @@ from typing import Protocol
 
 import msgspec
 
-from maestro_state.contents import Usage
+from maestro_state.contents import Activity, Usage
+
+#: The counter of all tokens a tool's models said in its session, where the tool tells.
+SAID_IN_ALL = "said_in_all"
 
 SUCCESS = "success"
 ERROR = "error"
@@ -20,6 +23,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None  #: what went wrong, in one line
     usage: Usage = Usage()  #: as the tool told; `delta` makes this call's share of it
     text: str = ""  #: what a last line without newline still had to say
+    trouble: str | None = None  #: what it was still trying to get over when it ended
+    denied: tuple[str, ...] = ()  #: what it was refused permission for
 
 
 class Parser(Protocol):
@@ -31,6 +36,12 @@ class Parser(Protocol):
 
     def feed(self, data: bytes) -> list[str]:
         """Take the next bytes and return the texts for people in them."""
+
+    def hear(self, data: bytes) -> None:
+        """Take the next bytes of stderr."""
+
+    def take_activities(self) -> list[Activity]:
+        """Return what the agent did since this was asked last."""
 
     def end(self, exit_code: int | None, stderr: bytes = b"") -> Outcome:
         """Judge the whole call; `exit_code` is None when the tool was killed, `stderr` is its tail."""
@@ -45,11 +56,15 @@ def delta(usage: Usage, cumulative: Collection[str], earlier: Iterable[Usage], b
     counters = {name: value for name in cumulative if (value := getattr(usage, name)) is not None}
     if not counters:
         return usage
+    # Some versions of a tool go on counting, others start anew: the count of all it ever said tells which this is.
+    everything = (usage.counters or {}).get(SAID_IN_ALL)
     same = [one for one in earlier if one.tool_session and one.tool_session == usage.tool_session]
-    stood = _stood(same, cumulative) if same or before is None else _stood([before], cumulative)
+    stood = _stood(same if same or before is None else [before], {*cumulative, SAID_IN_ALL})
+    if everything is not None and everything < stood[SAID_IN_ALL] + (usage.tokens_output or 0):
+        stood = dict.fromkeys(stood, 0)
     # A counter that went back was started anew: then all of it is this call's.
     shares = {name: now - stood[name] if now >= stood[name] else now for name, now in counters.items()}
-    return msgspec.structs.replace(usage, counters=counters, **shares)
+    return msgspec.structs.replace(usage, counters=(usage.counters or {}) | counters, **shares)
 
 
 def _stood(calls: Sequence[Usage], names: Collection[str]) -> dict[str, float]:
@@ -57,5 +72,5 @@ def _stood(calls: Sequence[Usage], names: Collection[str]) -> dict[str, float]:
     stood: dict[str, float] = {}
     for name in names:
         said = [one.counters[name] for one in calls if one.counters and name in one.counters]
-        stood[name] = max(said) if said else sum(getattr(one, name) or 0 for one in calls)
+        stood[name] = max(said) if said else sum(getattr(one, name, None) or 0 for one in calls)
     return stood

@@ -34,7 +34,7 @@ _GEMINI_EXITS = (
 TOOLS = (
     Tool(
         name="claude",
-        words=("claude", "-p", "--output-format", "stream-json", "--verbose"),
+        words=("claude", "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
         version=("claude", "--version"),
         sees=("ANTHROPIC_*", "CLAUDE_*"),
         stream="claude",
@@ -93,7 +93,7 @@ TOOLS = (
     ),
     Tool(
         name="qwen",
-        words=("qwen", "-o", "stream-json"),
+        words=("qwen", "-o", "stream-json", "--include-partial-messages"),
         version=("qwen", "--version"),
         sees=("QWEN_*", "DASHSCOPE_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
         stream="qwen",
@@ -112,7 +112,8 @@ TOOLS = (
     ),
     Tool(
         name="opencode",
-        words=("opencode", "run", "--format", "json", "--pure"),
+        # Its log on stderr is where it names the model and says that it tries again.
+        words=("opencode", "run", "--format", "json", "--pure", "--print-logs", "--log-level", "INFO"),
         version=("opencode", "--version"),
         sees=("OPENCODE_*", *_MODEL_KEYS),
         stream="opencode",

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.contents import OutputRef, Run, SentItem, Usage
+from maestro_state.contents import Activity, OutputRef, Run, SentItem, Usage
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.runs import ending, resting
@@ -44,6 +44,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str  #: success, error or canceled
     error: str | None = None
+    warning: str | None = None
     exit_code: int | None = None
     size: int = 0
     digest: str | None = None
@@ -107,6 +108,13 @@ def add_output(terms: Terms, claim: Claim, offset: int, data: bytes, now_ms: int
     return Call(load("add_output"), terms.keys.session(claim.session_id), args, read)
 
 
+def add_activity(terms: Terms, claim: Claim, offset: int, done: list[Activity], now_ms: int) -> Call:
+    """Append what the agent did after `offset` other things; answers whether the run is to be canceled. Repeatable."""
+    entries = [part.encode("utf-8", "replace") for one in done for part in (one.kind, one.name, one.summary)]
+    args = (now_ms, terms.grace_ms, terms.user, claim.run.id, claim.fence, LEASE_MS, offset, *entries)
+    return Call(load("add_activity"), terms.keys.session(claim.session_id), args, _held(claim, "adding activity"))
+
+
 def renew_claim(terms: Terms, claim: Claim, now_ms: int, usage: Usage | None = None) -> Call:
     """Keep a claim, and what the tool has consumed so far if that is new; answers whether the run is to be canceled."""
     told = msgspec.json.encode(usage) if usage else b""
@@ -125,6 +133,8 @@ def finish_run(terms: Terms, stamp: Stamp, claim: Claim, ended: Ended) -> Call:
         end["output_ref"] = OutputRef(path="output.txt", size=ended.size, digest=ended.digest)
     if ended.error is not None:
         end["error"] = ended.error
+    if ended.warning is not None:
+        end["warning"] = ended.warning
     if ended.exit_code is not None:
         end["exit_code"] = ended.exit_code
     if ended.usage is not None and ended.usage != Usage():

@@ -11,7 +11,9 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.contents import ContextItem, Flags, Run, SentItem, ToolOptions, preview
 from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
+from maestro_state.models import Event
 from maestro_state.ops.contents import run_of
+from maestro_state.ops.events import event_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
@@ -256,6 +258,34 @@ def output_range(terms: Terms, session_id: str, run_id: str) -> Query:
 
     key = terms.keys.of_session(session_id, "runs")
     return Query(("HMGET", key, f"{run_id}:first", f"{run_id}:last"), read)
+
+
+def activity_range(terms: Terms, session_id: str, run_id: str) -> Query:
+    """Read between which events what a run's agent did lies; None when it did nothing."""
+
+    def read(reply: bytes | None) -> tuple[str, str] | None:
+        if not reply:
+            return None
+        _, _, first, last = text(reply).split()
+        return first, last
+
+    return Query(("HGET", terms.keys.of_session(session_id, "runs"), f"{run_id}:did"), read)
+
+
+#: Events read at a time when what an agent did is looked for.
+ACTIVITY_PAGE = 500
+
+
+def activity_page(terms: Terms, session_id: str, run_id: str, first: str, last: str) -> Query:
+    """Read a page of what a run's agent did, and the id to go on after (None: that was all)."""
+
+    def read(reply: list[Any]) -> tuple[list[Event], str | None]:
+        events = [event_of("events", entry) for entry in reply]
+        mine = [one for one in events if one.type == "run.activity" and one.data.get("run") == run_id]
+        return mine, events[-1].id if len(events) == ACTIVITY_PAGE else None
+
+    key = terms.keys.of_session(session_id, "events")
+    return Query(("XRANGE", key, first, last, "COUNT", ACTIVITY_PAGE), read)
 
 
 #: Chunks of output read at a time: enough for one round trip each megabyte, little enough to hold.

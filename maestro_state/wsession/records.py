@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from maestro_state.errors import InvalidValue
 from maestro_state.wsession.naming import derived_id, is_printable_id, stamp_ms, stamp_of
 
 if TYPE_CHECKING:
-    from maestro_state.contents import Run
+    from maestro_state.contents import Activity, Run
 
 #: Largest token count of one breadcrumb: far above any model, and sums of it stay exact.
 TOKENS_MAX = 10**9
@@ -163,7 +164,15 @@ def breadcrumb_of(document: Any, **missing: Any) -> Breadcrumb:
         raise InvalidValue(f"not a breadcrumb: {error}") from error
 
 
-def breadcrumb_of_run(run: Run, prompt: str, response: str, *, session_id: str = "", depth: int = 0) -> Breadcrumb:
+def breadcrumb_of_run(
+    run: Run,
+    prompt: str,
+    response: str,
+    *,
+    session_id: str = "",
+    depth: int = 0,
+    activity: Sequence[Activity] = (),
+) -> Breadcrumb:
     """Return what a finished run leaves in its work session: the same run of a session always leaves the same one."""
     usage = run.usage
     at_ms = from_iso(run.finished_at or run.started_at or run.created_at)
@@ -180,4 +189,9 @@ def breadcrumb_of_run(run: Run, prompt: str, response: str, *, session_id: str =
         ),
         cost=usage.cost if usage else None,
         error=run.error or (None if run.status == "success" else run.status),
+        tools_called=[{"tool": one.name, "summary": one.summary} for one in activity if one.kind == "tool_call"],
+        files_modified=[
+            {"path": path, "operation": "modify"}
+            for path in dict.fromkeys(one.summary for one in activity if one.kind == "file_change")
+        ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from maestro_state.contents import Activity
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound, ServerUnavailable
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Ended
 from maestro_state.queueing import TAKEN_MS
@@ -311,3 +312,32 @@ async def test_a_queue_that_is_away_is_asked_once_in_a_look(backend: Backend, mo
             clock.advance(seconds=TAKEN_MS / 1000 + 1)
         assert maestro.claims.queue_fault is None
         assert backend.raw.llen("rq:queue:maestro") == 3
+
+
+async def test_what_an_agent_did_is_written_once_and_only_by_the_owner(backend: Backend):
+    """A batch sent again adds nothing, the next attempt counts anew, and one that lost its claim writes nothing."""
+    done = [Activity("tool_call", "Bash", f"echo {number}") for number in range(3)]
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        await maestro.runs.start("p")
+        await maestro.runs.start("q")
+        assert await maestro.runs.activity("0001") == []
+        claim = await maestro.claims.claim(session.id, "0001", "a")
+        other = await maestro.claims.claim(session.id, "0002", "a")
+        for _ in range(2):
+            assert await maestro.claims.add_activity(claim, 0, done[:2]) is False
+        await maestro.claims.add_activity(other, 0, [Activity("retry", "api_retry", "401")])
+        await maestro.claims.add_activity(claim, 1, done[1:])
+
+        found = await maestro.runs.activity("0001")
+        assert [(one.type, one.data) for one in found] == [
+            ("run.activity", {"run": "0001", "kind": "tool_call", "name": "Bash", "summary": f"echo {number}"})
+            for number in range(3)
+        ]
+        assert [one.data["kind"] for one in await maestro.runs.activity("0002")] == ["retry"]
+        await maestro.runs.cancel("0001")
+        assert await maestro.claims.add_activity(claim, 3, done[:1]) is True
+        await maestro.claims.finish(claim, Ended(status="canceled"))
+        with pytest.raises(LostClaim):
+            await maestro.claims.add_activity(claim, 4, done[:1])
+        assert len(await maestro.runs.activity("0001")) == 4

@@ -54,4 +54,4 @@ def test_a_refused_key_is_an_error_with_the_reason(tmp_path: Path):
 
         assert (text, outcome.status) == ("", "error")
         assert outcome.error is not None
-        assert "wrong key" in outcome.error
+        assert "refused on purpose (401)" in outcome.error

@@ -220,6 +220,12 @@ def test_cumulative_counters_become_shares():
         Usage(cost=0.1, tokens_input=5, tool_session="c")
     ]) == Usage(cost=pytest.approx(0.2), tokens_input=5, tool_session="c", counters={"cost": 0.3})  # fmt: skip
     assert delta(Usage(tokens_input=7), cumulative, shares) == Usage(tokens_input=7, counters={"tokens_input": 7})
+    # versions that count the cost anew with each call are known by what they count beside it
+    first = delta(Usage(cost=0.25, tokens_output=7, tool_session="c", counters={"said_in_all": 7}), {"cost"}, [])
+    again = Usage(cost=0.5, tokens_output=7, tool_session="c", counters={"said_in_all": 14})
+    assert delta(again, {"cost"}, [first]).cost == 0.25
+    anew = Usage(cost=0.5, tokens_output=9, tool_session="c", counters={"said_in_all": 9})
+    assert delta(anew, {"cost"}, [first]).cost == 0.5
     # a fork has another id and takes the counters over; what it went on from says where they stood
     fork = Usage(cost=0.5, tool_session="f")
     assert delta(fork, {"cost"}, [], Usage(cost=0.1, tool_session="c", counters={"cost": 0.25})).cost == 0.25

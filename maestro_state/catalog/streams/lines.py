@@ -13,13 +13,17 @@ from typing import Any
 import msgspec
 
 from maestro_state.catalog.outcome import ERROR, SUCCESS, Outcome
-from maestro_state.contents import Usage
+from maestro_state.catalog.streams.activity import RETRY, Activities
+from maestro_state.contents import Activity, Usage
 
 #: Longest line that is read, in bytes: above any answer, far below what memory holds.
 LINE_MAX = 32 * 1024 * 1024
 
 #: How much of what is no JSON is kept for the error text, in bytes.
 NOISE_MAX = 2000
+
+#: Longest line of stderr that is looked at, in bytes.
+STDERR_LINE_MAX = 4096
 
 #: Longest error text, in characters.
 ERROR_MAX = 500
@@ -45,6 +49,8 @@ class JsonLines(ABC):
         self.failure: str | None = None  #: what the tool itself said went wrong
         self.warning: str | None = None  #: what it said last about trouble that it had not given up on
         self.usage = Usage()
+        self.activities = Activities()
+        self._stderr_rest = b""
 
     @property
     def so_far(self) -> Usage:
@@ -65,13 +71,46 @@ class JsonLines(ABC):
         self._keep(rest)
         return texts
 
+    def hear(self, data: bytes) -> None:
+        """Take the next bytes of stderr, where some tools say what their stream does not."""
+        *lines, rest = (self._stderr_rest + data).split(b"\n")
+        for line in lines:
+            self.on_stderr(line[:STDERR_LINE_MAX])
+        self._stderr_rest = rest[-STDERR_LINE_MAX:]
+
+    def on_stderr(self, line: bytes) -> None:
+        """Take one line of stderr; most tools say nothing there that their stream does not."""
+        del line
+
+    def is_noise(self, line: bytes) -> bool:
+        """Tell whether a line of stderr says nothing to people."""
+        return not line.strip(b" \t\r{}[]();,")
+
+    def retried(self, name: str, reason: str) -> None:
+        """Note that the tool tries again, and why: if it is ended meanwhile, that is the reason."""
+        self.warning = reason
+        self.activities.note(RETRY, name, reason)
+
+    def take_activities(self) -> list[Activity]:
+        """Return what the agent did since this was asked last."""
+        return self.activities.take()
+
     def end(self, exit_code: int | None, stderr: bytes = b"") -> Outcome:
         """Judge the call: success only with the terminal event, whatever the exit code says."""
         texts = self._line()
         if self._spoken and not self._text_ended:
             texts.append("\n")
+        self.hear(b"\n")
+        stderr = b"\n".join(line for line in stderr.splitlines() if not self.is_noise(line))
         error = self._error(exit_code, stderr)
-        return Outcome(status=ERROR if error else SUCCESS, error=error, usage=self.usage, text="".join(texts))
+        return Outcome(
+            status=ERROR if error else SUCCESS,
+            error=error,
+            usage=self.usage,
+            text="".join(texts),
+            trouble=None if self.warning is None else shorten(self.warning),
+            denied=tuple(self.activities.denied),
+        )
 
     def told(self, **values: Any) -> None:
         """Record what the tool told about itself; a value it did not tell leaves the one before."""

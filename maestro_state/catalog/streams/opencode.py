@@ -1,10 +1,19 @@
-"""opencode's `run --format json`: steps with text, tools and counts of their own."""
+"""opencode's `run --format json`: steps with text, tools and counts of their own; on stderr its log."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from maestro_state.catalog.streams.activity import DENIED, FILE_CHANGE, TOOL_CALL, about, path_in
 from maestro_state.catalog.streams.lines import JsonLines, count, money, part, total, words
+
+_WRITERS = frozenset({"write", "edit", "patch", "multiedit"})
+
+#: The model of an answer; `small=true` is one that only finds a title.
+_MODEL = re.compile(rb"message=stream providerID=(\S{1,100}) modelID=(\S{1,200}) .*small=false")
+_ERROR = re.compile(rb'level=ERROR .*?(?:error|cause)="?([^\n]{1,300})')
+_LOG = re.compile(rb"^timestamp=\S+ level=")
 
 
 class Stream(JsonLines):
@@ -19,7 +28,10 @@ class Stream(JsonLines):
             case "step_start":
                 self.ended = False
             case "text":
+                self.warning = None
                 return self.say(part(event, "part", "text"), new=True)
+            case "tool_use":
+                self._on_call(part(event, "part"))
             case "error":
                 name, told = words(event, "error", "name"), words(event, "error", "data", "message")
                 status = count(event, "error", "data", "statusCode")
@@ -28,6 +40,30 @@ class Stream(JsonLines):
             case "step_finish":
                 self._on_step(part(event, "part"))
         return []
+
+    def on_stderr(self, line: bytes) -> None:
+        """Read the model from its log, and what went wrong there; a log line is no last word of the tool's."""
+        if found := _MODEL.search(line):
+            self.told(model=b"/".join(found.groups()).decode("utf-8", "replace"))
+        elif (found := _ERROR.search(line)) and b"models.dev" not in line:
+            self.retried("error", found[1].decode("utf-8", "replace").strip('"'))
+
+    def is_noise(self, line: bytes) -> bool:
+        """Tell whether a line of stderr says nothing to people."""
+        return _LOG.match(line) is not None
+
+    def _on_call(self, call: object) -> None:
+        name, state = words(call, "tool") or "", part(call, "state")
+        arguments = part(state, "input")
+        self.activities.note(TOOL_CALL, name, about(arguments))
+        path = path_in(arguments) if name in _WRITERS else None
+        if words(state, "status") == "completed":
+            if path:
+                self.activities.note(FILE_CHANGE, name, path)
+            return
+        said = words(state, "error") or ""
+        if "permission" in said.lower() or "rejected" in said.lower():
+            self.activities.note(DENIED, name, path or said)
 
     def _on_step(self, step: object) -> None:
         # A step that ends to call tools is followed by another one.

@@ -6,7 +6,7 @@ import codecs
 
 from maestro_state.catalog.outcome import ERROR, SUCCESS, Outcome
 from maestro_state.catalog.streams.lines import last_line, shorten
-from maestro_state.contents import Usage
+from maestro_state.contents import Activity, Usage
 
 
 class Stream:
@@ -27,6 +27,13 @@ class Stream:
         """Return the text in the next bytes; a character torn between two reads comes with the second."""
         text = self._decoder.decode(data)
         return [text] if text else []
+
+    def hear(self, data: bytes) -> None:
+        """Pass over stderr: its end is looked at when the tool has ended."""
+
+    def take_activities(self) -> list[Activity]:
+        """Return nothing: plain text tells of no calls."""
+        return []
 
     def end(self, exit_code: int | None, stderr: bytes = b"") -> Outcome:
         """Judge the call by its exit code."""
