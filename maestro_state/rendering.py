@@ -18,7 +18,8 @@ With no context, what is sent is the prompt itself, byte for byte.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from maestro_state.contents import SentItem
 
@@ -31,11 +32,16 @@ _INTRODUCTION = (
 _LINE = 76
 
 
-def render(prompt: bytes, items: Sequence[tuple[SentItem, bytes]]) -> bytes:
-    """Return what goes to a tool's stdin; the same arguments always give the same bytes."""
+def render(
+    prompt: bytes, items: Sequence[tuple[SentItem, bytes]], files: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """Return what goes to a tool's stdin; the same arguments always give the same bytes.
+
+    `files` are the items that the tool is given as files, each with how that is said.
+    """
     if not items:
         return prompt
-    blocks = [(item.id, *_block(item, content)) for item, content in items]
+    blocks = [(item.id, *_block(item, content, files.get(item.id))) for item, content in items]
     word = fence_word([prompt, *(part for _, header, body in blocks for part in (header, body))])
     parts = [_INTRODUCTION.format(word=word).encode()]
     for item_id, header, body in blocks:
@@ -59,7 +65,7 @@ def fence_word(pieces: Sequence[bytes]) -> str:
         seed.update(b"again")
 
 
-def _block(item: SentItem, content: bytes) -> tuple[bytes, bytes]:
+def _block(item: SentItem, content: bytes, file: str | None = None) -> tuple[bytes, bytes]:
     """Return an item's header and body, without the fence around them."""
     header = [f"kind: {item.kind}"]
     if item.path_rel is not None:
@@ -68,7 +74,9 @@ def _block(item: SentItem, content: bytes) -> tuple[bytes, bytes]:
         header.append(f"role: {one_line(item.role)}")
     header += [f"sha256: {item.digest}", f"bytes: {len(content)}"]
     body = content
-    if not is_text(content):
+    if file is not None:
+        body = f"The file: {one_line(file)}".encode()
+    elif not is_text(content):
         header.append("encoding: base64 (the content is not text)")
         encoded = base64.b64encode(content)
         body = b"\n".join(encoded[at : at + _LINE] for at in range(0, len(encoded), _LINE))

@@ -1,13 +1,14 @@
-"""Finding out which tools are there: each is asked for its version, all at once, each with a deadline of its own."""
+"""Finding out which tools are there: each is asked for its version, a few at once, each with a deadline of its own."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import msgspec
@@ -16,8 +17,11 @@ from maestro_state.catalog import Tool
 from maestro_state.logs import redact_text
 from maestro_state.tools_file import MISSING, OK, WARN, ToolRow
 
-#: How long a tool may take to tell its version, in seconds.
-DEADLINE_S = 5.0
+#: How long a tool may take to tell its version, in seconds: the first start of one on a busy machine takes ten.
+DEADLINE_S = 30.0
+
+#: Names of variables that asking for a version does not need.
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 
 #: How much of what it prints is read, in bytes.
 _PRINTED_MAX = 65536
@@ -41,18 +45,16 @@ def check_tools(
     programs: Mapping[str, str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> list[Finding]:
-    """Ask every tool for its version. `programs` name programs to use instead of those on PATH. Takes one deadline."""
-    findings: dict[str, Finding] = {}
+    """Ask every tool for its version. `programs` name programs to use instead of those on PATH.
 
-    def ask(tool: Tool) -> None:
-        findings[tool.name] = _check(tool, environ, when, (programs or {}).get(tool.name), deadline_s)
+    As many at once as there are processors: more would make each other late.
+    """
 
-    threads = [threading.Thread(target=ask, args=(tool,)) for tool in tools]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [findings[tool.name] for tool in tools]
+    def ask(tool: Tool) -> Finding:
+        return _check(tool, environ, when, (programs or {}).get(tool.name), deadline_s)
+
+    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        return list(pool.map(ask, tools))
 
 
 def _check(tool: Tool, environ: Mapping[str, str], when: str, given: str | None, deadline_s: float) -> Finding:
@@ -63,19 +65,24 @@ def _check(tool: Tool, environ: Mapping[str, str], when: str, given: str | None,
     if not tool.version:
         return _finding(tool, when, program, OK, "a command line of yours", "not called")
     # Asking for a version needs no key, and nothing of the project: it is asked in an empty folder.
-    seen = msgspec.structs.replace(tool, sees=()).environment(environ)
+    seen = {name: value for name, value in tool.environment(environ).items() if not _SECRET_NAME.search(name)}
     command = [program, *tool.version_argv()[1:]]
     try:
         with tempfile.TemporaryDirectory(prefix="maestro-check-") as folder:
-            code, printed = _call(command, seen, folder, deadline_s)
+            code, printed, warned = _call(command, seen, folder, deadline_s)
     except OSError as error:
         return _finding(tool, when, program, WARN, f"it cannot be started: {error.strerror}", "not started")
-    first = next((line.strip() for line in printed.splitlines() if line.strip()), "")
+    log = printed + warned
     if code is None:
-        return _finding(tool, when, program, WARN, f"no answer within {deadline_s:g} s", printed)
+        return _finding(tool, when, program, WARN, f"no answer within {deadline_s:g} s", log)
     if code != 0:
-        return _finding(tool, when, program, WARN, f"exit code {code} {first}".strip(), printed)
-    return _finding(tool, when, program, OK, first or "it tells no version", printed)
+        return _finding(tool, when, program, WARN, f"exit code {code} {_first_line(log)}".strip(), log)
+    # What it warns of on stderr is not its version, also where it comes first.
+    return _finding(tool, when, program, OK, _first_line(printed) or "it tells no version", log)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _finding(tool: Tool, when: str, path: str | None, status: str, notes: str, printed: str) -> Finding:
@@ -86,11 +93,13 @@ def _finding(tool: Tool, when: str, path: str | None, status: str, notes: str, p
     return Finding(ToolRow(tool.name, path, when, status, notes or None), log)
 
 
-def _call(command: list[str], environment: dict[str, str], folder: str, deadline_s: float) -> tuple[int | None, str]:
-    """Run a command in a group of its own; return its exit code, None past the deadline, and what it printed."""
-    with tempfile.TemporaryFile() as printed:
+def _call(
+    command: list[str], environment: dict[str, str], folder: str, deadline_s: float
+) -> tuple[int | None, str, str]:
+    """Run a command in a group of its own; return its exit code, None past the deadline, stdout and stderr."""
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as warned:
         process = subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=printed, stderr=warned,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -103,4 +112,6 @@ def _call(command: list[str], environment: dict[str, str], folder: str, deadline
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         printed.seek(0)
-        return code, printed.read(_PRINTED_MAX).decode("utf-8", "replace")
+        warned.seek(0)
+        said, warning = (file.read(_PRINTED_MAX).decode("utf-8", "replace") for file in (printed, warned))
+        return code, said, warning

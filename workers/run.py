@@ -7,12 +7,13 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from maestro_state import Maestro
 from maestro_state.catalog import Outcome, Parser, Tool, delta, resolve, safe_environment
+from maestro_state.catalog.afterwards import LOG_MAX
 from maestro_state.contents import Activity, Usage
 from maestro_state.errors import (
     LostClaim,
@@ -25,20 +26,23 @@ from maestro_state.errors import (
 )
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
-from maestro_state.private_files import open_own_file
 from maestro_state.rendering import render
 from maestro_state.tools_file import trusted_paths
 from workers.aftermath import follow_up
+from workers.attachments import Attachments
 from workers.channel import Channel
 from workers.finalize import PutBack
 from workers.guard import Guard
 from workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
 from workers.outbox import Outbox
+from workers.reporting import completed, encoded, last_line, open_stderr_log, refusals, split_at_character
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
 #: Why a run ended whose worker was told to leave and could not wait for it any longer.
 STOPPED = "its worker was stopped while it ran"
+#: How long a tool may take to print its own log, in seconds.
+_LOG_S = 15.0
 #: Why a run was not begun whose environment nobody has any more.
 GONE = "the environment of the terminal that asked for it is gone with the process that held it (run it again)"
 #: Longest reason kept of an error.
@@ -142,9 +146,15 @@ class _Attempt:
         self._stderr_log: int | None = None
         self._told = Usage()
         self._did = 0
+        #: What goes when the call is over.
+        self._files = ExitStack()
 
     def make(self) -> Ended:
         """Call the tool; LostClaim when the run was taken away meanwhile."""
+        with self._files:
+            return self._make()
+
+    def _make(self) -> Ended:
         run = self._claim.run
         folder = self._claim.working_directory
         if not os.path.isdir(folder):
@@ -158,10 +168,13 @@ class _Attempt:
             tool = resolve(run.tool, environment.get("PATH"), folder=folder)
             if not run.holders:
                 environment = tool.environment(environment, run.env)
-            conversation = self._conversation()
-            argv = tool.argv(run.options, conversation)
             prompt, *contents = self._maestro.claims.contents(self._claim)
-            sent = render(prompt, list(zip(self._claim.sent, contents, strict=True)))
+            items = list(zip(self._claim.sent, contents, strict=True))
+            files = self._files.enter_context(Attachments(tool, str(self._maestro.project.root), folder))
+            for item, content in items:
+                files.take(item, content)
+            argv = tool.argv(run.options, self._conversation(), files.words)
+            sent = render(prompt, items, files.named)
         except ServerUnavailable:
             raise
         except MaestroError as error:
@@ -177,7 +190,9 @@ class _Attempt:
         with closing(self._outbox):
             try:
                 finished = self._call([program, *argv[1:]], sent, environment)
-                return self._ended(tool, parser, finished)
+                ended = self._ended(tool, parser, finished)
+                log = partial(self._log_of, tool, program, environment)
+                return completed(ended, tool, self._claim.run, environment, log)
             except OSError as error:
                 return self._failed(f"'{argv[0]}' could not be started: {error.strerror}")
             except OutputLost as error:
@@ -211,7 +226,8 @@ class _Attempt:
 
     def _call(self, argv: list[str], sent: bytes, environment: dict[str, str]) -> Finished:
         """Call the tool; OSError when it cannot be started."""
-        self._open_stderr_log()
+        if self._maestro.settings.debug:
+            self._stderr_log = open_stderr_log(self._maestro.project.root, self._claim)
         try:
             return invoke(self._invocation(argv, sent, environment))
         finally:
@@ -246,9 +262,9 @@ class _Attempt:
 
     def _on_output(self, data: bytes) -> str | None:
         if self._parser is not None:
-            data = _encoded("".join(self._parser.feed(data)))
+            data = encoded("".join(self._parser.feed(data)))
         data = self._held + data if self._held else data
-        data, self._held = _split_at_character(data)
+        data, self._held = split_at_character(data)
         return self._store(data) or self._tell_activity()
 
     def _tell_activity(self) -> str | None:
@@ -300,28 +316,10 @@ class _Attempt:
         if self._stderr_log is not None:
             os.write(self._stderr_log, data)
 
-    def _open_stderr_log(self) -> None:
-        """Keep all of stderr beside the session, if debugging was asked for."""
-        if not self._maestro.settings.debug:
-            return
-        from maestro_state.embedded.paths import LOG_FOLDER, open_folder
-
-        name = f"run-{self._claim.session_id}-{self._claim.run.id}.stderr.log"
-        try:
-            folder = open_folder(self._maestro.project.root, LOG_FOLDER, create=True)
-            if folder is None:
-                return
-            try:
-                self._stderr_log, _ = open_own_file(folder, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            finally:
-                os.close(folder)
-        except (OSError, ServerUnavailable) as error:
-            _log.warning("stderr_not_kept", reason=str(error))  # something else has its place: the run goes on
-
     def _ended(self, tool: Tool, parser: Parser, finished: Finished) -> Ended:
         outcome = parser.end(finished.exit_code, finished.stderr)
         if finished.stopped != "limit":
-            rest = self._held + (_encoded(outcome.text) if self._parser is not None else b"")
+            rest = self._held + (encoded(outcome.text) if self._parser is not None else b"")
             # A cancel is too late to matter, the tool has ended; but what does not fit must not pass for the whole.
             if self._store(rest) == "limit" and finished.stopped is None:
                 finished = replace(finished, stopped="cut")
@@ -340,8 +338,24 @@ class _Attempt:
             usage=self._usage(tool, outcome),
         )
 
+    def _log_of(self, tool: Tool, program: str, environment: dict[str, str]) -> bytes:
+        """Ask a tool for its own log; nothing when it does not answer in time. The claim is kept meanwhile."""
+        printed: list[bytes] = []
+
+        def on_output(data: bytes) -> str | None:
+            printed.append(data)
+            return "limit" if sum(map(len, printed)) > LOG_MAX else None
+
+        call = self._invocation([program, *tool.log[1:]], b"", environment)
+        call = replace(call, timeout_s=_LOG_S, on_output=on_output, on_stderr=lambda _: None)
+        try:
+            finished = invoke(call)
+        except OSError:
+            return b""
+        return b"".join(printed) if finished.stopped is None and finished.exit_code == 0 else b""
+
     def _judge(self, outcome: Outcome, finished: Finished) -> tuple[str, str | None]:
-        said = _last_line(finished.stderr)
+        said = last_line(finished.stderr)
         tail = f": {said}" if said else ""
         match finished.stopped:
             case "canceled":
@@ -373,31 +387,3 @@ class _Attempt:
 
     def _failed(self, error: str) -> Ended:
         return Ended(status="error", error=error[:_ERROR_CHARS])
-
-
-def refusals(outcome: Outcome) -> str:
-    """Say what a tool was refused permission for."""
-    first, *more = outcome.denied
-    rest = f" and {len(more)} more" if more else ""
-    return f"it was refused permission for {first}{rest} (--mode says what it may do)"
-
-
-def _encoded(text: str) -> bytes:
-    """Encode text for people; half a surrogate pair, which JSON can carry, is no character."""
-    return text.encode(errors="replace")
-
-
-def _split_at_character(data: bytes) -> tuple[bytes, bytes]:
-    """Split off the beginning of a UTF-8 character whose rest has not come yet: followers see whole characters."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return (data[:-back], data[-back:]) if length > back else (data, b"")
-    return data, b""
-
-
-def _last_line(stderr: bytes) -> str:
-    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:500] if lines else ""

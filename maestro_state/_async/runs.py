@@ -13,7 +13,8 @@ from maestro_state._async.claims import AsyncClaims
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
-from maestro_state.catalog import resolve
+from maestro_state.catalog import Tool, resolve
+from maestro_state.catalog.attaching import check_attachable, shown_files
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
 from maestro_state.errors import (
@@ -42,6 +43,7 @@ from maestro_state.states import FROZEN
 RunList = list[Run]
 Events = list[Event]
 Sent = list[SentItem]
+SentContents = list[tuple[SentItem, bytes]]
 
 #: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
 LOOK_MS = 1_000
@@ -135,7 +137,7 @@ class AsyncRuns:
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
         try:
-            run_id, summary = await self._start(session.id, request, content, command_id)
+            run_id, summary = await self._start(session.id, choice.tool, request, content, command_id)
             if not dry:
                 await self._wake(session.id, run_id, holders, environment)
         finally:
@@ -145,11 +147,12 @@ class AsyncRuns:
         return await self.read(run_id, session.id)
 
     async def _start(
-        self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None
+        self, session_id: str, tool: Tool, request: ops.RunRequest, prompt: bytes, command_id: str | None
     ) -> tuple[str, Any]:
         terms, stamp = self._server.terms, self._server.stamp(command_id)
         while True:
             seen = await self._seen(session_id, request.seen)
+            check_attachable(tool, seen[1])
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
             try:
                 run_id, summary = await self._server.run(call)
@@ -202,25 +205,31 @@ class AsyncRuns:
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         choice = await self._choices.choose(session, tool, said, continues)
         _, sent = await self._seen(session.id, choice.seen)
-        return Preview(choice.argv, await self._rendered(session.id, content, sent))
+        check_attachable(choice.tool, sent)
+        return await self._preview(session.id, choice.tool, choice.options, choice.before, content, sent)
 
     async def preview_of(self, run: Run, ref: str | None = None) -> Preview:
         """Return what a run was, or would have been, sent."""
         session = await self._sessions.read(ref)
         prompt, sent = await self.prompt(run, session.id), await self.sent(run.id, session.id)
         before = await self.read(run.continues, session.id) if run.continues else None
-        argv = resolve(run.tool, folder=session.working_directory).argv(run.options, ops.conversation_of(before))
-        return Preview(argv, await self._rendered(session.id, prompt, sent))
+        tool = resolve(run.tool, folder=session.working_directory)
+        return await self._preview(session.id, tool, run.options, before, prompt, sent)
 
-    async def _rendered(self, session_id: str, prompt: bytes, sent: Sent) -> bytes:
-        if not sent:
-            return render(prompt, [])
+    async def _preview(
+        self, session_id: str, tool: Tool, options: ToolOptions, before: Run | None, prompt: bytes, sent: Sent
+    ) -> Preview:
+        items = await self._contents(session_id, sent) if sent else []
+        words, named = shown_files(tool, items)
+        return Preview(tool.argv(options, ops.conversation_of(before), words), render(prompt, items, named))
+
+    async def _contents(self, session_id: str, sent: Sent) -> SentContents:
         digests = [item.digest for item in sent]
         found = await self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
         if None in found:
             source = await self._sessions.source(session_id)
             found = [await source.blob(digest) for digest in digests] if source.archived else found
-        return render(prompt, [(item, content or b"") for item, content in zip(sent, found, strict=True)])
+        return [(item, content or b"") for item, content in zip(sent, found, strict=True)]
 
     async def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""

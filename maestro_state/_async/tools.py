@@ -89,7 +89,7 @@ class AsyncTools:
     async def check(self, tool: str | None = None) -> Rows:
         """Ask one tool, or every one of the catalogue, for its version; write down what was found.
 
-        Takes at most a few seconds, whatever the tools do. A program that an untrusted tools.json names is not started.
+        Takes a few seconds, more where a tool hangs. A program that an untrusted tools.json names is not started.
         """
         from maestro_state.tool_check import check_tools
 

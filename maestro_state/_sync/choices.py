@@ -37,11 +37,6 @@ class Choice(msgspec.Struct, frozen=True):
     before: Run | None  #: the run whose conversation it goes on with
 
     @property
-    def argv(self) -> list[str]:
-        """Return what is executed."""
-        return self.tool.argv(self.options, ops.conversation_of(self.before))
-
-    @property
     def seen(self) -> tuple[str, ...]:
         """Return the digests of what the conversation was sent before."""
         return ops.seen_after(self.before) if self.before else ()

@@ -14,7 +14,8 @@ from maestro_state._sync.claims import Claims
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
-from maestro_state.catalog import resolve
+from maestro_state.catalog import Tool, resolve
+from maestro_state.catalog.attaching import check_attachable, shown_files
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
 from maestro_state.errors import (
@@ -43,6 +44,7 @@ from maestro_state.states import FROZEN
 RunList = list[Run]
 Events = list[Event]
 Sent = list[SentItem]
+SentContents = list[tuple[SentItem, bytes]]
 
 #: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
 LOOK_MS = 1_000
@@ -136,7 +138,7 @@ class Runs:
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
         try:
-            run_id, summary = self._start(session.id, request, content, command_id)
+            run_id, summary = self._start(session.id, choice.tool, request, content, command_id)
             if not dry:
                 self._wake(session.id, run_id, holders, environment)
         finally:
@@ -146,11 +148,12 @@ class Runs:
         return self.read(run_id, session.id)
 
     def _start(
-        self, session_id: str, request: ops.RunRequest, prompt: bytes, command_id: str | None
+        self, session_id: str, tool: Tool, request: ops.RunRequest, prompt: bytes, command_id: str | None
     ) -> tuple[str, Any]:
         terms, stamp = self._server.terms, self._server.stamp(command_id)
         while True:
             seen = self._seen(session_id, request.seen)
+            check_attachable(tool, seen[1])
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
             try:
                 run_id, summary = self._server.run(call)
@@ -203,25 +206,31 @@ class Runs:
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         choice = self._choices.choose(session, tool, said, continues)
         _, sent = self._seen(session.id, choice.seen)
-        return Preview(choice.argv, self._rendered(session.id, content, sent))
+        check_attachable(choice.tool, sent)
+        return self._preview(session.id, choice.tool, choice.options, choice.before, content, sent)
 
     def preview_of(self, run: Run, ref: str | None = None) -> Preview:
         """Return what a run was, or would have been, sent."""
         session = self._sessions.read(ref)
         prompt, sent = self.prompt(run, session.id), self.sent(run.id, session.id)
         before = self.read(run.continues, session.id) if run.continues else None
-        argv = resolve(run.tool, folder=session.working_directory).argv(run.options, ops.conversation_of(before))
-        return Preview(argv, self._rendered(session.id, prompt, sent))
+        tool = resolve(run.tool, folder=session.working_directory)
+        return self._preview(session.id, tool, run.options, before, prompt, sent)
 
-    def _rendered(self, session_id: str, prompt: bytes, sent: Sent) -> bytes:
-        if not sent:
-            return render(prompt, [])
+    def _preview(
+        self, session_id: str, tool: Tool, options: ToolOptions, before: Run | None, prompt: bytes, sent: Sent
+    ) -> Preview:
+        items = self._contents(session_id, sent) if sent else []
+        words, named = shown_files(tool, items)
+        return Preview(tool.argv(options, ops.conversation_of(before), words), render(prompt, items, named))
+
+    def _contents(self, session_id: str, sent: Sent) -> SentContents:
         digests = [item.digest for item in sent]
         found = self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
         if None in found:
             source = self._sessions.source(session_id)
             found = [source.blob(digest) for digest in digests] if source.archived else found
-        return render(prompt, [(item, content or b"") for item, content in zip(sent, found, strict=True)])
+        return [(item, content or b"") for item, content in zip(sent, found, strict=True)]
 
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -38,6 +38,9 @@ PYTHON = "{python}"
 #: Stands in a tool's words for the id of a conversation of its own.
 CONVERSATION = "{conversation}"
 
+#: And for the path of a file.
+FILE = "{file}"
+
 
 _NO_OPTIONS = ToolOptions()
 
@@ -61,6 +64,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     modes: dict[str, Mode] = {}  #: how Maestro's modes are said, and what each allows
     may_edit: str = ""  #: what it changes without being told a mode; empty: nothing
     resume: tuple[str, ...] = ()  #: goes on with a conversation, whose id stands for CONVERSATION
+    takes: frozenset[str] = frozenset()  #: kinds of files it can be given by their path: image, pdf
+    attach: tuple[str, ...] = ()  #: gives it a file, whose path stands for FILE; none: the prompt names it
+    mentions: str = ""  #: how a path in the prompt is written that it reads: quoted or escaped
+    log: tuple[str, ...] = ()  #: asks for its own log of the newest calls, where only that tells model and conversation
     own_flags: frozenset[str] = frozenset()  #: what Maestro has to say itself, for its reader to understand the stream
 
     @property
@@ -68,13 +75,17 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether its stdout is the output itself, byte for byte."""
         return self.stream in ("plain", "llm")
 
-    def argv(self, options: ToolOptions = _NO_OPTIONS, conversation: str | None = None) -> list[str]:
-        """Return what to execute; with the id of a conversation it goes on with that."""
+    def argv(
+        self, options: ToolOptions = _NO_OPTIONS, conversation: str | None = None, files: Sequence[str] = ()
+    ) -> list[str]:
+        """Return what to execute: going on with a conversation by its id, given files by the words for them."""
         asked = [self.model_flag, options.model] if options.model else []
         if options.mode:
             asked += self.modes[options.mode].words
         resume = [conversation if word == CONVERSATION else word for word in self.resume] if conversation else []
-        return _with_python([*self.words, *asked, *self.arguments, *options.arguments, *resume, *self.last_words])
+        return _with_python(
+            [*self.words, *asked, *self.arguments, *options.arguments, *files, *resume, *self.last_words]
+        )
 
     def version_argv(self) -> list[str]:
         """Return what to execute to learn its version."""

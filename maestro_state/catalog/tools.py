@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from maestro_state.catalog.options import Mode
-from maestro_state.catalog.tool import CONVERSATION, PYTHON, Tool
+from maestro_state.catalog.tool import CONVERSATION, FILE, PYTHON, Tool
 
 _LOOKS = "read files and plan; it changes nothing"
 _EDITS = "change files in the working directory without asking; other commands are refused"
@@ -50,6 +50,8 @@ TOOLS = (
         },
         resume=("--resume", CONVERSATION),
         own_flags=frozenset({"--output-format", "--input-format"}),
+        takes=frozenset({"image", "pdf"}),
+        mentions="quoted",
     ),
     Tool(
         name="codex",
@@ -72,6 +74,8 @@ TOOLS = (
         },
         # Its options must stand before the word.
         resume=("resume", CONVERSATION),
+        takes=frozenset({"image"}),
+        attach=(f"--image={FILE}",),
     ),
     Tool(
         name="gemini",
@@ -90,6 +94,8 @@ TOOLS = (
         },
         resume=("--resume", CONVERSATION),
         own_flags=frozenset({"-o", "--output-format"}),
+        takes=frozenset({"image", "pdf"}),
+        mentions="escaped",
     ),
     Tool(
         name="qwen",
@@ -109,6 +115,8 @@ TOOLS = (
         },
         resume=("--resume", CONVERSATION),
         own_flags=frozenset({"-o", "--output-format", "--input-format"}),
+        takes=frozenset({"image", "pdf"}),
+        mentions="escaped",
     ),
     Tool(
         name="opencode",
@@ -127,6 +135,8 @@ TOOLS = (
         },
         may_edit=_OPENCODE_EDITS,
         resume=("-s", CONVERSATION),
+        takes=frozenset({"image", "pdf"}),
+        attach=("-f", FILE),
         own_flags=frozenset({"--format"}),
     ),
     Tool(
@@ -140,6 +150,9 @@ TOOLS = (
         # It has no tools unless its user gives it some.
         modes={"read": Mode((), "answer; it has no tools")},
         resume=("--cid", CONVERSATION),
+        takes=frozenset({"image", "pdf"}),
+        attach=("-a", FILE),
+        log=("llm", "logs", "-n", "8", "--json"),
     ),
     Tool(
         name="echo",

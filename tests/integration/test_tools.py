@@ -96,11 +96,23 @@ def test_versions_are_found_within_the_deadline(programs: Path):
 def test_asking_for_a_version_gives_away_no_secret(programs: Path):
     """A tool that is only asked for its version sees no key; what it prints of secrets is not written down."""
     write_program(programs / "claude", "import os; print('1.0', sorted(os.environ), 'api_key=hunter2secret')")
-    environ = {"PATH": str(programs), "HOME": "/", "ANTHROPIC_API_KEY": "sk-ant-secret"}
+    environ = {"PATH": str(programs), "HOME": "/", "ANTHROPIC_API_KEY": "sk-ant-secret", "CLAUDE_CONFIG_DIR": "/c"}
     (finding,) = check_tools([resolve("claude")], environ, WHEN)
     assert "ANTHROPIC" not in finding.log
+    assert "CLAUDE_CONFIG_DIR" in finding.log  # where its settings are, it needs to know
     assert "hunter2" not in finding.log
     assert "hunter2" not in (finding.row.notes or "")
+
+
+def test_a_version_is_never_a_warning(programs: Path):
+    """What a tool says on stderr, before its version or instead of it, is in the log only."""
+    write_program(programs / "claude", "import sys; print('Warning: old', file=sys.stderr, flush=True); print('2.0')")
+    write_program(programs / "codex", "import sys; print('Warning: old', file=sys.stderr)")
+    environ = {"PATH": str(programs), "HOME": "/"}
+    told = {one.row.name: one for one in check_tools([resolve("claude"), resolve("codex")], environ, WHEN)}
+    assert (told["claude"].row.status, told["claude"].row.notes) == ("ok", "2.0")
+    assert told["codex"].row.notes == "it tells no version"
+    assert all("Warning: old" in one.log for one in told.values())
 
 
 def test_what_was_found_is_written_down(real: Backend, programs: Path):

@@ -1,0 +1,58 @@
+"""Files that a tool is given by their path, since its model looks at them itself: images and PDFs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from maestro_state.catalog.tool import FILE, Tool
+from maestro_state.contents import SentItem
+from maestro_state.errors import InvalidValue
+from maestro_state.media import WORDS, kind_of, kind_of_name
+
+
+def check_attachable(tool: Tool, sent: Iterable[SentItem]) -> None:
+    """Refuse an image or a PDF that the tool cannot be given; judged by the name, before anything is sent."""
+    for item in sent:
+        kind = kind_of_name(item.path_rel)
+        if kind is not None and kind not in tool.takes:
+            raise InvalidValue(refusal(tool, item, kind), hint=f"maestro context remove {item.id}, or another --tool")
+
+
+def refusal(tool: Tool, item: SentItem, kind: str) -> str:
+    """Say why an item cannot be sent to a tool."""
+    name = item.path_rel or item.id
+    return f"{tool.name[:80]} takes no {WORDS[kind]}s, and {item.id} ({name}) is one"
+
+
+def attached_words(tool: Tool, path: str) -> list[str]:
+    """Return what gives a file to the tool on its command line; nothing where the prompt names it."""
+    return [word.replace(FILE, path) for word in tool.attach]
+
+
+def mention(tool: Tool, path: str) -> str:
+    """Return how the prompt names a file so that the tool reads it: a path inside of its folder."""
+    if not tool.mentions:
+        return "attached to this request"
+    if tool.mentions == "quoted":
+        return f"@{json.dumps(path, ensure_ascii=False)}" if not _is_plain(path) else f"@{path}"
+    return "@" + "".join(char if _is_plain(char) else f"\\{char}" for char in path)
+
+
+def shown_files(tool: Tool, items: Iterable[tuple[SentItem, bytes]]) -> tuple[list[str], dict[str, str]]:
+    """Return how a call would be given its images and PDFs: words of its command line, and item → how the text says it.
+
+    By the names they were added with; where a run has them is decided where it is carried out.
+    """
+    words: list[str] = []
+    named: dict[str, str] = {}
+    for item, content in items:
+        if kind_of(content) in tool.takes:
+            path = item.path_rel or item.id
+            words += attached_words(tool, path)
+            named[item.id] = mention(tool, path)
+    return words, named
+
+
+def _is_plain(path: str) -> bool:
+    return all(char.isalnum() or char in "/._-" for char in path)
