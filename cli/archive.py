@@ -12,18 +12,19 @@ from cli.app import App, json_option, pass_app
 @click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", help="md to read, json to process.")
 @click.option("--output", "path", type=click.Path(dir_okay=False), metavar="PATH", help="Where (default: its archive).")
+@click.option("--redact", is_flag=True, help="Replace what looks like a secret by what kind it is.")
 @json_option
 @pass_app
-def export(app: App, ref: str | None, form: str, path: str | None, as_json: bool) -> None:
+def export(app: App, ref: str | None, form: str, path: str | None, redact: bool, as_json: bool) -> None:
     """Write a session's whole history to one file.
 
     \b
     Example:
-      maestro export fix-login --format md --output fix-login.md
+      maestro export fix-login --format md --output fix-login.md --redact
     """
     from cli import output
 
-    done = app.maestro.archive.export(ref, form=form, output=path)
+    done = app.maestro.archive.export(ref, form=form, output=path, redact=redact)
     for warning in done.warnings:
         output.warning(warning)
     if as_json:

@@ -78,8 +78,8 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def replace(self, name: str, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
-        """Put a file in place whole: whoever reads meanwhile sees the old one or the new one.
+    def replace(self, name: str, content: bytes | Iterable[bytes], *, mode: int = 0o600, durable: bool = True) -> None:
+        """Put a file in place whole, also from pieces: whoever reads meanwhile sees the old one or the new one.
 
         Whoever writes many at once makes them durable together, later.
         """
@@ -89,7 +89,7 @@ class Folder:
             descriptor = os.open(aside, _NEW_FILE, mode, dir_fd=self._fd)
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
+                    file.writelines([content] if isinstance(content, bytes) else content)
                     file.flush()
                     if durable:
                         os.fsync(file.fileno())

@@ -74,6 +74,10 @@ class IndexRow(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+#: What turns the rows of an index into those it shall have.
+Change = Callable[[list[IndexRow]], list[IndexRow]]
+
+
 class _IndexFile(msgspec.Struct, frozen=True):
     sessions: list[IndexRow]
 
@@ -209,14 +213,14 @@ class Project:
             _set_aside(folder)
             folder.replace(INDEX, _encode_index(rows), mode=0o644)
 
-    def _rewrite(self, change: Callable[[list[IndexRow]], list[IndexRow]]) -> None:
+    def _rewrite(self, change: Change) -> None:
         with self.sessions(create=True) as folder, folder.locked(".index.lock"):
-            rows, is_whole = self._rows_or_rebuilt(folder)
+            rows, is_whole = self._rows_or_rebuilt(folder, change)
             changed = change(rows)
             if changed != rows or not is_whole:
                 folder.replace(INDEX, _encode_index(changed), mode=0o644)
 
-    def _rows_or_rebuilt(self, folder: Folder) -> tuple[list[IndexRow], bool]:
+    def _rows_or_rebuilt(self, folder: Folder, change: Change) -> tuple[list[IndexRow], bool]:
         """Read the index; where it is damaged or missing, what the archives say, and that it has to be written."""
         try:
             found = _read_index(folder)
@@ -228,7 +232,8 @@ class Project:
         if found is not None:
             return found.sessions, True
         rows = self.read_rows()
-        if rows:
+        # The first session of a checkout is no news: whoever writes its row knows it.
+        if {row.id for row in rows} - {row.id for row in change([])}:
             self.warn(f".maestro/sessions/{INDEX} was missing: rebuilt from {_archives(len(rows))}")
         return rows, not rows
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import msgspec
 
-from maestro_state._async.export import write_export
+from maestro_state._async.export import EXPORTS, write_export
 from maestro_state._async.flush import AsyncFlush, Flushed, patiently
 from maestro_state._async.pull import AsyncPull, Pulled
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state._async.sweep import AsyncRecoverer, AsyncSweep, SweepReport
-from maestro_state.archive.export import EXPORTS, file_name
+from maestro_state.archive.export import file_name
 from maestro_state.archive.places import Places
+from maestro_state.archive.redaction import Secrets
 from maestro_state.archive.retention import CleanupReport, clean
 from maestro_state.archive.verify import Damage, Report, verify
 from maestro_state.clock import iso
@@ -51,6 +52,7 @@ class AsyncArchives:
         *,
         retention_days: int,
         checkpoint_seconds: int,
+        output_bytes: int,
         can_scan: bool,
     ) -> None:
         """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
@@ -62,6 +64,7 @@ class AsyncArchives:
         self._days = retention_days
         self._horizon_ms = 2 * checkpoint_seconds * 1000
         self._can_scan = can_scan
+        self._output_bytes = output_bytes
 
     async def sync(self, ref: str | None = None) -> Flushed:
         """Write a session to disk now; one that only the disk has is up to date."""
@@ -147,22 +150,37 @@ class AsyncArchives:
         found = await self._server.connection.calls([("EXISTS", keys.of_session(one, "session")) for one in ordered])
         return {one for one, exists in zip(ordered, found, strict=True) if exists}
 
-    async def export(self, ref: str | None = None, *, form: str = "md", output: str | None = None) -> Exported:
-        """Write a session's whole history to one file: in its archive's `exports/`, or where `output` says."""
+    async def export(
+        self, ref: str | None = None, *, form: str = "md", output: str | None = None, redact: bool = False
+    ) -> Exported:
+        """Write a session's whole history to one file: in its archive's `exports/`, or where `output` says.
+
+        With `redact`, what looks like a secret is replaced by what kind it is.
+        """
         if form not in EXPORTS:
             raise InvalidValue(f"'{form[:20]}' is not a format", hint="md or json")
         source = await self._sessions.source(ref)
         if output is None and not source.archived:
             await self._flush.flush(source.id)
         with tempfile.TemporaryFile() as file:
-            notes = await write_export(source, form, cast(BinaryIO, file))
+            redaction = Secrets() if redact else None
+            notes = await write_export(
+                source, form, cast(BinaryIO, file), limit=self._output_bytes, redaction=redaction
+            )
             file.seek(0)
             if output is not None:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
-                name, content = file_name(iso(self._server.now_ms()), form), file.read()
-                path = await patiently(lambda: self._places.own.put_export(source.id, name, content))
+                name = file_name(iso(self._server.now_ms()), form)
+                path = await patiently(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
         return Exported(path, form, notes)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file from its beginning: it is tried again while somebody else writes the archive."""
+    file.seek(0)
+    while piece := file.read(1 << 20):
+        yield piece
 
 
 def _put(path: Path, file: BinaryIO) -> Path:
@@ -172,8 +190,7 @@ def _put(path: Path, file: BinaryIO) -> Path:
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent or ".", prefix=f".{path.name}.", delete=False) as aside:
             try:
-                while piece := file.read(1 << 20):
-                    aside.write(piece)
+                aside.writelines(_pieces(file))
                 aside.close()
                 os.replace(aside.name, path)
             except BaseException:  # also when interrupted

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import codecs
 from typing import BinaryIO
 
 from maestro_state._async.source import AsyncSource
-from maestro_state.archive.export import EXPORTS, JsonExport, MarkdownExport, People, warnings
+from maestro_state.archive.export import Clean, JsonExport, People, unchanged, warnings
+from maestro_state.archive.markdown import MarkdownExport
+from maestro_state.archive.spool import Redaction, Spool, TooLarge
 from maestro_state.contents import Run
 from maestro_state.errors import FileCorrupt
 
+Export = JsonExport | MarkdownExport
 
-async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[str]:
-    """Write a session to an open file; return what a reader should be warned of."""
+#: Format → who writes it.
+EXPORTS: dict[str, type[Export]] = {"md": MarkdownExport, "json": JsonExport}
+
+
+def _cleaner(redaction: Redaction) -> Clean:
+    return lambda text: redaction.redact(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+
+
+async def write_export(
+    source: AsyncSource, form: str, file: BinaryIO, *, limit: int, redaction: Redaction | None = None
+) -> list[str]:
+    """Write a session to an open file, outputs up to a limit each; return what a reader should be warned of."""
     session, items, runs, relevant = await source.contents()
     notes = warnings(items, runs)
-    export = EXPORTS[form](file, await _people(source, session.user_id))
+    clean = unchanged if redaction is None else _cleaner(redaction)
+    export = EXPORTS[form](file, await _people(source, session.user_id), clean)
     export.begin(session, notes)
     export.section("context")
     for item in items:
@@ -24,11 +37,11 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
         except FileCorrupt as error:
             notes.append(str(error))
             content = b""
-        export.item(item, content)
+        export.item(item, redaction.redact(content) if redaction else content)
     export.end_section()
     export.section("runs")
     for run in runs:
-        await _write_run(source, run, export, notes)
+        await _write_run(source, run, export, notes, limit, redaction)
     export.end_section()
     export.section("messages")
     for message in await source.messages():
@@ -42,7 +55,9 @@ async def write_export(source: AsyncSource, form: str, file: BinaryIO) -> list[s
     return notes
 
 
-async def _write_run(source: AsyncSource, run: Run, export: JsonExport | MarkdownExport, notes: list[str]) -> None:
+async def _write_run(
+    source: AsyncSource, run: Run, export: Export, notes: list[str], limit: int, redaction: Redaction | None
+) -> None:
     """Write a run; what is damaged of it is written as far as it is there, and said, in the document too."""
     damage = []
     removed_at = run.removed_at or (run.output_ref.removed_at if run.output_ref else None)
@@ -51,18 +66,22 @@ async def _write_run(source: AsyncSource, run: Run, export: JsonExport | Markdow
     except FileCorrupt as error:
         damage.append(str(error))
         prompt = b""
-    export.begin_run(run, prompt, await source.sent_context(run.id))
+    export.begin_run(run, redaction.redact(prompt) if redaction else prompt, await source.sent_context(run.id))
     if removed_at:
         export.removed(removed_at)
         export.end_run(damage)
         return
-    pieces: list[bytes] = []
-    try:
-        async for piece in source.output(run.id):
-            pieces.append(piece)
-    except FileCorrupt as error:
-        damage.append(str(error))
-    export.output(pieces, is_text=_is_text(pieces))
+    with Spool(limit) as spool:
+        try:
+            async for piece in source.output(run.id):
+                spool.add(piece)
+            spool.finish()
+        except FileCorrupt as error:
+            damage.append(str(error))
+        except TooLarge:
+            damage.append(f"the output of run {run.id} is left out: it has more than {limit} bytes")
+        if spool.size <= limit:
+            export.output(spool, redaction)
     notes += damage
     export.end_run(damage)
 
@@ -74,14 +93,3 @@ async def _people(source: AsyncSource, owner: str) -> People:
         if event.type in ("context.added", "run.started", "run.previewed") and "user" in event.data:
             others[event.data.get("item") or event.data["run"]] = event.data["user"]
     return People(owner, others)
-
-
-def _is_text(pieces: list[bytes]) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for piece in pieces:
-            decoder.decode(piece)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True

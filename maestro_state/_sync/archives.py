@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import msgspec
 
-from maestro_state._sync.export import write_export
+from maestro_state._sync.export import EXPORTS, write_export
 from maestro_state._sync.flush import Flush, Flushed, patiently
 from maestro_state._sync.pull import Pull, Pulled
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.sweep import Recoverer, Sweep, SweepReport
-from maestro_state.archive.export import EXPORTS, file_name
+from maestro_state.archive.export import file_name
 from maestro_state.archive.places import Places
+from maestro_state.archive.redaction import Secrets
 from maestro_state.archive.retention import CleanupReport, clean
 from maestro_state.archive.verify import Damage, Report, verify
 from maestro_state.clock import iso
@@ -52,6 +53,7 @@ class Archives:
         *,
         retention_days: int,
         checkpoint_seconds: int,
+        output_bytes: int,
         can_scan: bool,
     ) -> None:
         """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
@@ -63,6 +65,7 @@ class Archives:
         self._days = retention_days
         self._horizon_ms = 2 * checkpoint_seconds * 1000
         self._can_scan = can_scan
+        self._output_bytes = output_bytes
 
     def sync(self, ref: str | None = None) -> Flushed:
         """Write a session to disk now; one that only the disk has is up to date."""
@@ -148,22 +151,37 @@ class Archives:
         found = self._server.connection.calls([("EXISTS", keys.of_session(one, "session")) for one in ordered])
         return {one for one, exists in zip(ordered, found, strict=True) if exists}
 
-    def export(self, ref: str | None = None, *, form: str = "md", output: str | None = None) -> Exported:
-        """Write a session's whole history to one file: in its archive's `exports/`, or where `output` says."""
+    def export(
+        self, ref: str | None = None, *, form: str = "md", output: str | None = None, redact: bool = False
+    ) -> Exported:
+        """Write a session's whole history to one file: in its archive's `exports/`, or where `output` says.
+
+        With `redact`, what looks like a secret is replaced by what kind it is.
+        """
         if form not in EXPORTS:
             raise InvalidValue(f"'{form[:20]}' is not a format", hint="md or json")
         source = self._sessions.source(ref)
         if output is None and not source.archived:
             self._flush.flush(source.id)
         with tempfile.TemporaryFile() as file:
-            notes = write_export(source, form, cast(BinaryIO, file))
+            redaction = Secrets() if redact else None
+            notes = write_export(
+                source, form, cast(BinaryIO, file), limit=self._output_bytes, redaction=redaction
+            )
             file.seek(0)
             if output is not None:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
-                name, content = file_name(iso(self._server.now_ms()), form), file.read()
-                path = patiently(lambda: self._places.own.put_export(source.id, name, content))
+                name = file_name(iso(self._server.now_ms()), form)
+                path = patiently(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
         return Exported(path, form, notes)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file from its beginning: it is tried again while somebody else writes the archive."""
+    file.seek(0)
+    while piece := file.read(1 << 20):
+        yield piece
 
 
 def _put(path: Path, file: BinaryIO) -> Path:
@@ -173,8 +191,7 @@ def _put(path: Path, file: BinaryIO) -> Path:
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent or ".", prefix=f".{path.name}.", delete=False) as aside:
             try:
-                while piece := file.read(1 << 20):
-                    aside.write(piece)
+                aside.writelines(_pieces(file))
                 aside.close()
                 os.replace(aside.name, path)
             except BaseException:  # also when interrupted

@@ -90,6 +90,7 @@ class Maestro:
             self.queue,
             retention_days=self.settings.retention_days,
             checkpoint_seconds=self.settings.checkpoint_seconds,
+            output_bytes=self.settings.max_output_bytes,
             can_scan=not self._is_cluster,
         )
 

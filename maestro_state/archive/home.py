@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -174,7 +174,7 @@ class Home:
             folder.sync()
             return f"{trash.path}/{kept}"
 
-    def put_export(self, session_id: str, name: str, content: bytes) -> str:
+    def put_export(self, session_id: str, name: str, content: bytes | Iterable[bytes]) -> str:
         """Put an export into a session's folder, beside those that are there."""
         with self.locked(session_id) as folder:
             try:

@@ -44,6 +44,9 @@ JSON_LIMIT = 64 * 1024 * 1024
 RECORD_LIMIT = 256 * 1024 * 1024
 CONTENT_LIMIT = 512 * 1024 * 1024
 
+#: Largest output, and stream, that is taken for one: the largest that a setting allows.
+OUTPUT_LIMIT = 16 << 30
+
 #: Values that are always read, and bytes that each of more than that takes up at least: written in three, a value costs
 #: two hundred of memory. Digests and ids take more than that by themselves.
 VALUES_MAX = 250_000
@@ -234,6 +237,15 @@ def decode_record(content: bytes) -> Record:
         return _record(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileCorrupt(f"{RECORD} is damaged ({error})") from error
+
+
+def limit_of(path: str) -> int:
+    """Return how large a file of an archive can be."""
+    if path == RECORD:
+        return RECORD_LIMIT
+    if path.endswith(("/output.txt", ".jsonl")):
+        return OUTPUT_LIMIT
+    return JSON_LIMIT if path.endswith(".json") else CONTENT_LIMIT
 
 
 def sha256(content: bytes) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from maestro_state.archive import foreign, layout
 from maestro_state.archive.home import Home
 from maestro_state.archive.present import described, read_manifest
@@ -29,7 +31,7 @@ def contents_of(home: Home, session_id: str, piece_bytes: int) -> Iterator[tuple
         raise SessionNotFound(session_id)
     with Tree(folder) as tree:
         # One that another program wrote has no manifest: it gets one for the way.
-        manifest = read_manifest(tree, session_id) or described(tree, session_id)
+        manifest = _only_a_session(read_manifest(tree, session_id) or described(tree, session_id))
         encoded = layout.encode_manifest(manifest)
         for at in range(0, len(encoded), piece_bytes):
             yield layout.MANIFEST, encoded[at : at + piece_bytes]
@@ -43,6 +45,15 @@ def contents_of(home: Home, session_id: str, piece_bytes: int) -> Iterator[tuple
                 yield path, piece
             if is_empty:
                 yield path, b""
+
+
+def _only_a_session(manifest: layout.Manifest) -> layout.Manifest:
+    """Return a manifest of the files that every session has: what else lies in the folder stays where it is."""
+    return msgspec.structs.replace(
+        manifest,
+        files={path: entry for path, entry in manifest.files.items() if layout.is_own(path)},
+        removed={path: one for path, one in manifest.removed.items() if layout.is_own(path)},
+    )
 
 
 class Arrival:
@@ -82,6 +93,12 @@ class Arrival:
         manifest = layout.decode_manifest(bytes(self._head), generation.session_id)
         if len(manifest.files) > FILES_MAX or layout.MANIFEST in manifest.files:
             raise FileCorrupt(f"the manifest of {generation.session_id} names what is no file of a session")
+        for path in (*manifest.files, *manifest.removed):
+            if not layout.is_own(path):
+                raise FileCorrupt(f"{path[:80]!r}, sent for {generation.session_id}, is no file of a session")
+        for path, entry in manifest.files.items():
+            if not 0 <= entry.size <= layout.limit_of(path):
+                raise FileCorrupt(f"{path} of {generation.session_id} would have {entry.size} bytes, which none has")
         if layout.SESSION not in manifest.files:
             raise FileCorrupt(f"what came for {generation.session_id} is not a session")
         old = generation.old

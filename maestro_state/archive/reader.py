@@ -7,6 +7,7 @@ the file's name.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -21,7 +22,9 @@ from maestro_state.errors import FileCorrupt, MaestroError, NotFound, RemovedByC
 from maestro_state.models import Event, Message, Session
 from maestro_state.project import IndexRow, Project
 
-_T = TypeVar("_T")
+_E = TypeVar("_E", Message, Event, "Chunk")
+
+_ENTRY_ID = re.compile(r"[0-9]{1,14}(?:-[0-9]{1,20})?", re.ASCII)
 
 _message = msgspec.json.Decoder(Message).decode
 _event = msgspec.json.Decoder(Event).decode
@@ -220,6 +223,11 @@ class ArchivedSession:
                         raise RemovedByCleanup(f"the output of run {run_id}", removed_at)
                     raise self._damage(path, "is missing")
                 return
+            status = tree.status(path)
+            most = layout.OUTPUT_LIMIT if wanted is None or wanted.size is None else wanted.size
+            if status is not None and status.st_size > most:
+                pieces.close()
+                raise self._damage(path, f"is damaged: {status.st_size} bytes, should be {most} at most")
             digest, size = hashlib.sha256(), 0
             for piece in pieces:
                 digest.update(piece)
@@ -308,13 +316,16 @@ class ArchivedSession:
             kept.append(chunk)
         return iter(kept)
 
-    def _lines(self, path: str, decode: Callable[[bytes], _T]) -> Iterator[_T]:
+    def _lines(self, path: str, decode: Callable[[bytes], _E]) -> Iterator[_E]:
         with self._tree() as tree:
             for number, line in enumerate(_split_lines(tree.pieces(path) or iter(())), start=1):
                 try:
                     if line is None:
                         raise msgspec.DecodeError("it is longer than any can be, or not JSON")
-                    yield decode(line)
+                    value = decode(line)
+                    if not _ENTRY_ID.fullmatch(value.id):
+                        raise msgspec.DecodeError("its id is none")
+                    yield value
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise FileCorrupt(f"{self._where(path)} is damaged in line {number} ({error})") from error
 

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -86,7 +86,7 @@ class Tree:
             return None
         return folder.read(name, limit=limit)
 
-    def pieces(self, path: str, size: int = _PIECE_BYTES) -> Iterator[bytes] | None:
+    def pieces(self, path: str, size: int = _PIECE_BYTES) -> Generator[bytes, None, None] | None:
         """Return a file's bytes piece by piece; None when there is no such file."""
         descriptor = self.open(path)
         return None if descriptor is None else _pieces(descriptor, size)
@@ -200,7 +200,7 @@ class Tree:
         self.close()
 
 
-def _pieces(descriptor: int, size: int) -> Iterator[bytes]:
+def _pieces(descriptor: int, size: int) -> Generator[bytes, None, None]:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         while piece := file.read(size):
             yield piece

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from maestro_state.archive import foreign, layout
@@ -83,21 +85,30 @@ def _by_manifest(tree: Tree, manifest: layout.Manifest) -> tuple[int, list[Damag
     damaged = []
     for path, wanted in manifest.files.items():
         try:
-            found = tree.entry(path)
+            size = _size(tree, path)
+            # One of another size is not read: it may be as large as a disk, or larger.
+            found = tree.entry(path) if size == wanted.size else None
         except (MaestroError, OSError) as error:
             damaged.append(Damage(path, _reason(error)))
             continue
-        if found is None:
+        if size is None:
             damaged.append(Damage(path, "missing"))
+        elif size != wanted.size:
+            damaged.append(Damage(path, f"{size} bytes, should be {wanted.size}"))
         elif found != wanted:
-            damaged.append(Damage(path, _difference(found, wanted)))
+            damaged.append(Damage(path, "its digest does not fit"))
     return len(manifest.files), damaged
 
 
-def _difference(found: layout.FileEntry, wanted: layout.FileEntry) -> str:
-    if found.size != wanted.size:
-        return f"{found.size} bytes, should be {wanted.size}"
-    return "its digest does not fit"
+def _size(tree: Tree, path: str) -> int | None:
+    """Return a file's size; None when there is none. What is no file is refused, as whoever reads it does."""
+    descriptor = tree.open(path)
+    if descriptor is None:
+        return None
+    try:
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
 
 
 def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage], list[str]]:
@@ -134,14 +145,17 @@ def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage], list[s
 
 
 def _output_damage(tree: Tree, path: str, ref: OutputRef) -> str | None:
-    found = tree.entry(path)
-    if found is None:
+    size = _size(tree, path)
+    if size is None:
         return "missing"
-    if ref.digest and layout.is_digest(ref.digest) and found.sha256 != ref.digest:
-        return "its digest does not fit"
-    if ref.size is not None and found.size != ref.size:
-        return f"{found.size} bytes, should be {ref.size}"
-    return None
+    if ref.size is not None and size != ref.size:
+        return f"{size} bytes, should be {ref.size}"
+    if size > layout.OUTPUT_LIMIT:
+        return f"{size} bytes, more than any run prints"
+    if not ref.digest or not layout.is_digest(ref.digest):
+        return None
+    found = tree.entry(path)
+    return None if found and found.sha256 == ref.digest else "its digest does not fit"
 
 
 def _reason(error: Exception) -> str:

@@ -172,6 +172,13 @@ def manifest_of(files: dict[str, bytes], session_id: str = ID) -> bytes:
     )
 
 
+def announcing(path: str, size: int) -> bytes:
+    """Return a manifest in which one file has another size."""
+    manifest = layout.decode_manifest(manifest_of(GOOD), ID)
+    files = manifest.files | {path: layout.FileEntry(manifest.files[path].sha256, size)}
+    return layout.encode_manifest(msgspec.structs.replace(manifest, files=files))
+
+
 def parcel(manifest: bytes, *parts: tuple[str, bytes], begin: str = ID, end: bool = True) -> list[Piece]:
     pieces = [(BEGIN, begin, b""), (PART, layout.MANIFEST, manifest), *((PART, *part) for part in parts)]
     pieces += [(END, begin, b"")] if end else []
@@ -194,6 +201,12 @@ NO_SESSION: dict[str, dict[str, bytes]] = {
     "a broken end of a chunk": GOOD | {"outputs.jsonl": b"[]\n"},
     "a broken run": GOOD | {"runs/0001/sent_context.json": b"{}"},
 }
+NO_FILE_OF_A_SESSION = {
+    "a program": GOOD | {"runs/0001/run.sh": b"x"},
+    "a hidden file": GOOD | {".git/config": b"x"},
+    "an export": GOOD | {"exports/page.md": b"x"},
+    "a run that is none": GOOD | {"runs/1/output.txt": b"x"},
+}
 HOSTILE = {
     "a path that leads outside": parcel(manifest_of({"../../evil": b"x"}), ("../../evil", b"x")),
     "an absolute path": parcel(manifest_of({"/tmp/evil": b"x"}), ("/tmp/evil", b"x")),
@@ -211,6 +224,9 @@ HOSTILE = {
     "a name that is no session's": parcel(manifest_of(GOOD), *_GOOD, begin="../../x"),
     "a piece missing": [piece for piece in parcel(manifest_of(GOOD), *_GOOD) if piece.number != 2],
     **{name: parcel(manifest_of(files), *files.items()) for name, files in NO_SESSION.items()},
+    **{name: parcel(manifest_of(files), *files.items()) for name, files in NO_FILE_OF_A_SESSION.items()},
+    "a terabyte": parcel(announcing("runs/0001/output.txt", 1 << 40), *_GOOD),
+    "a record of a gigabyte": parcel(announcing("session.json", 1 << 30), *_GOOD),
     "an odd kind": [Piece(0, BEGIN, ID), Piece(1, "exec", "os.system", b"id")],
 }
 
@@ -258,7 +274,7 @@ def test_what_a_stranger_sends_never_takes_the_place_of_an_archive(
     shop: Workshop, laptop: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The archive that is there stays to the byte, whatever comes; a proper one puts it into the trash."""
-    mine = GOOD | {"notes.txt": b"mine", "messages.jsonl": b""}
+    mine = GOOD | {"runs/0001/prompt.txt": b"mine", "messages.jsonl": b""}
 
     def send(files: dict[str, bytes]) -> None:
         pieces = parcel(manifest_of(files), *files.items())
