@@ -9,7 +9,7 @@ from maestro_state.errors import Conflict
 from maestro_state.ops import index, sessions
 
 #: How often a session that changes is written again before its removal is given up.
-TRIES = 20
+TRIES = 100
 
 
 async def delete(server: AsyncServer, places: Places, session_id: str, *, is_live: bool, trash: bool) -> None:

@@ -71,7 +71,7 @@ def use_everything(maestro, project):
     item = maestro.context.add(b"some context").items[0]
     assert [one.id for one in maestro.context.list()] == [item.id]
     maestro.context.remove(item.id)
-    assert maestro.tools.use("echo") == "echo"
+    assert maestro.tools.use("echo").tool_active == "echo"
     assert maestro.runs.start("dry", dry=True).status == "dry"
     run = maestro.runs.start("waits for a worker")
     assert maestro.runs.workers() == 0

@@ -19,7 +19,7 @@ from maestro_state.ops import archiving
 from maestro_state.ops.terminals import attach_terminal
 from tests.backends import Backend, Clock
 from tests.property.test_checkpoints import Life
-from workers.insiders import has_all_on_disk
+from workers.sweeps import has_all_on_disk
 
 CHANGES = (
     *("message", "field", "tool", "text", "same_text", "file", "remove", "run", "preview", "claim", "print", "usage"),
