@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from maestro_state.embedded.wire import Wire
 
-#: Bytes that must be free for the server to take writes.
-MIN_ROOM_BYTES = 1 << 20
+#: Bytes that must be free for the server to take writes: a hundredth of the disk, at least and at most so many.
+#: Archives are still to be written, and the server is told only every few seconds.
+MIN_ROOM_BYTES, MAX_ROOM_BYTES = 1 << 20, 32 << 20
 #: The server's setting by which it refuses writes.
 REFUSE_WRITES = "min-replicas-to-write"
 
@@ -22,8 +23,10 @@ REFUSE_WRITES = "min-replicas-to-write"
 def looks_full(folder: int) -> bool:
     """Say whether the file system itself counts too little room; costs next to nothing, and knows no quotas."""
     found = os.fstatvfs(folder)
-    # Some file systems do not count at all.
-    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < MIN_ROOM_BYTES
+    if not found.f_blocks:
+        return False  # some file systems do not count at all
+    needed = max(MIN_ROOM_BYTES, min(MAX_ROOM_BYTES, found.f_blocks * found.f_frsize // 100))
+    return found.f_bavail * found.f_frsize < needed
 
 
 def storage_trouble(folder: int) -> str | None:
