@@ -73,7 +73,9 @@ class Conversation:
             case "run.finished":
                 yield from self._ended(run_id, data)
             case "message.added":
-                yield from _message(event)
+                # What runs were asked and what they answered is shown as they do it.
+                if not (data.get("metadata") or {}).get("run"):
+                    yield from _message(event)
             case _:
                 if event.type not in _SILENT:
                     yield f"{_clock(event)} {_gist(event, self._who(data))}"

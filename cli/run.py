@@ -14,15 +14,22 @@ from cli.arguments import HandsOn, tool_options
 if TYPE_CHECKING:
     from maestro_state.contents import Run
 
+#: Files named before a run, at most.
+_NAMED_MAX = 20
+
 
 @click.command(cls=HandsOn)
 @click.argument("prompt", required=False)
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompt from standard input.")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the prompt from standard input, as - does.")
+@click.option("--no-stdin", is_flag=True, help="Leave standard input alone: do not send along what is piped in.")
 @click.option("--file", "from_file", metavar="FILE", shell_complete=offers.paths, help="Read the prompt from a file.")
 @click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="Use this tool instead of the session's.")
 @tool_options
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the tool's last conversation in this session.")
 @click.option("--continue-from", metavar="RUN", help="Go on with the conversation of this run.")
+@click.option("--history", type=click.IntRange(min=0), metavar="N", help="Hand on the last N messages at most.")
+@click.option("--no-history", is_flag=True, help="Hand on nothing of what was said before.")
+@click.option("--refresh", is_flag=True, help="Take files that changed since they were added as they are now.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
 @click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
@@ -39,7 +46,11 @@ def run(
     /,
     prompt: str | None,
     from_stdin: bool,
+    no_stdin: bool,
     from_file: str | None,
+    history: int | None,
+    no_history: bool,
+    refresh: bool,
     dry: bool,
     confirm: bool,
     detach: bool,
@@ -53,13 +64,15 @@ def run(
 
     The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or leave
     it running. Every terminal on the session sees it. What follows -- is handed to the tool; where no prompt came
-    before it, the first word after it is the prompt.
+    before it, the first word after it is the prompt. It is also sent the conversation so far, preferences and
+    project_context, and what is piped in; in loops and where standard input never ends, use --no-stdin.
 
     \b
     Example:
       maestro run "why does the login fail?"
       maestro run --continue --mode edit "mend it"
-      git diff | maestro run --stdin --tool claude
+      git diff | maestro run "explain" --tool claude
+      maestro run - < question.txt
     """
     from cli import output
     from cli.following import follow
@@ -67,9 +80,12 @@ def run(
     if prompt is None and not from_stdin and from_file is None and arguments:
         prompt, arguments = arguments[0], arguments[1:]
     content, source = _prompt(prompt, from_stdin, from_file)
+    piped = None if source == "stdin" or no_stdin else _piped(app)
+    _look_at_files(app, refresh=refresh)
     room = app.maestro.runs
     how = {name: options[name] for name in ("tool", "model", "mode")}
-    how |= {"arguments": arguments, "continues": _continues(goes_on, continue_from)}
+    how |= {"arguments": arguments, "continues": _continues(goes_on, continue_from), "piped": piped}
+    how["history"] = _history(history, no_history)
     asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options, **how}
     if confirm and not dry:
         asked["confirmed_at"] = _confirmed(app, content, how, as_json=as_json)
@@ -111,6 +127,8 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
     """Return the prompt and where it came from; exactly one of the three ways must be used."""
     from maestro_state.errors import PathNotFound, UsageError
 
+    if prompt == "-" and not from_stdin:
+        prompt, from_stdin = None, True
     if sum((prompt is not None, from_stdin, from_file is not None)) != 1:
         raise UsageError("give the prompt as PROMPT, with --stdin or with --file", hint='maestro run "fix the tests"')
     if from_file is not None:
@@ -124,6 +142,41 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
             raise UsageError("--stdin reads from a pipe, and there is none", hint="git diff | maestro run --stdin")
         return sys.stdin.buffer.read(), "stdin"
     return (prompt or "").encode(errors="surrogateescape"), "cli"
+
+
+def _piped(app: App) -> bytes | None:
+    """Return what is piped in besides the prompt."""
+    from cli.input import is_piped, piped_bytes
+
+    return piped_bytes(app.maestro.settings.max_blob_bytes) if is_piped() else None
+
+
+def _history(count: int | None, none_of_it: bool) -> int | None:
+    from maestro_state.errors import UsageError
+
+    if count is not None and none_of_it:
+        raise UsageError("--history and --no-history say two things", hint="leave one of them out")
+    return 0 if none_of_it else count
+
+
+def _look_at_files(app: App, *, refresh: bool) -> None:
+    """Say which files are sent as they were, not as they are; or take them as they are now."""
+    from cli import output
+
+    room = app.maestro.context
+    if refresh:
+        added = room.refresh()
+        for item in added.items[:_NAMED_MAX]:
+            output.note(f"{item.source['path_rel']} is sent as it is now, as {item.id}")
+        for one in added.skipped[:_NAMED_MAX]:
+            output.warning(f"{one.path} is sent as it was: {one.reason}")
+        return
+    stale = room.stale()
+    for item in stale[:_NAMED_MAX]:
+        what = "is gone since" if item.drift == "missing" else "has changed since"
+        output.warning(f"{item.source['path_rel']} {what} it was added as {item.id}, and is sent as it was → --refresh")
+    if len(stale) > _NAMED_MAX:
+        output.warning(f"… and {len(stale) - _NAMED_MAX} more files that are not as they were added")
 
 
 def _continues(goes_on: bool, continue_from: str | None) -> str | None:

@@ -58,7 +58,10 @@ class SentItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     snapshot_blob: str
     digest: str
     path_rel: str | None = None
-    role: str | None = None
+    role: str | None = None  #: history, project or stdin: a part of this run alone, no item
+    tool: str | None = None  #: of an output: who said it,
+    question: str | None = None  #: in answer to what,
+    note: str | None = None  #: and why it matters
 
 
 class Flags(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,6 +133,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     seen: list[str] = []  #: digests of what that conversation was sent before: not sent again
     user: str | None = None  #: who asked for it,
     terminal: str | None = None  #: and where
+    parts: list[dict[str, str]] = []  #: id and digest of what it was sent besides items: history, project, stdin
     prompt_preview: str | None = None  #: the first line of the prompt, by which people know a run in a list
 
     @property

@@ -160,6 +160,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     tool_results: list[dict[str, Any]] | None = None
     parent_id: str | None = None
     user: str | None = None
+    content_ref: str | None = None  #: where the whole content is, when this is only an excerpt
 
     @property
     def timestamp(self) -> str:
@@ -173,7 +174,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     def parts(self) -> dict[str, Any]:
         """Return what not every message has."""
-        rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user")
+        rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user", "content_ref")
         return {name: value for name in rest if (value := getattr(self, name)) is not None}
 
 

@@ -72,6 +72,9 @@ def _block(item: SentItem, content: bytes, file: str | None = None) -> tuple[byt
         header.append(f"path: {one_line(item.path_rel)}")
     if item.role is not None:
         header.append(f"role: {one_line(item.role)}")
+    for name in ("tool", "question", "note"):
+        if value := getattr(item, name):
+            header.append(f"{name}: {one_line(value)}")
     header += [f"sha256: {item.digest}", f"bytes: {len(content)}"]
     body = content
     if file is not None:

@@ -162,6 +162,9 @@ class MaestroSettings(BaseSettings):
         16 << 20, ge=1, le=512 << 20, description="Largest single item of context; a server stores 512 MiB."
     )
     max_output_bytes: _Number = Field(256 << 20, ge=1, le=16 << 30, description="Largest output of a run.")
+    history_bytes: _Number = Field(
+        16_384, ge=0, le=16 << 20, description="Most of the conversation that a run is handed; 0 is none of it."
+    )
     wait_replicas: _Number = Field(
         0, ge=0, le=16, description="Replicas that must have a write before it counts as done."
     )

@@ -75,6 +75,7 @@ class Settings:
     cleanup: str = "off"
     max_blob_bytes: int = 16_777_216
     max_output_bytes: int = 268_435_456
+    history_bytes: int = 16_384
     wait_replicas: int = 0
     log_level: str = "warning"
     debug: bool = False

@@ -26,6 +26,7 @@ from maestro_state.errors import (
 )
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
+from maestro_state.ops.excerpts import Excerpt
 from maestro_state.rendering import render
 from maestro_state.tools_file import trusted_paths
 from workers.aftermath import follow_up
@@ -140,6 +141,7 @@ class _Attempt:
         self._outbox = Outbox(partial(maestro.claims.add_outputs, claim), PIECE_BYTES)
         self._size = 0
         self._digest = hashlib.sha256()
+        self._answer = Excerpt()
         self._held = b""
         self._parser: Parser | None = None
         self._lost: LostClaim | OutputLost | None = None
@@ -295,6 +297,7 @@ class _Attempt:
             return "lost"
         self._size += len(data)
         self._digest.update(data)
+        self._answer.add(data)
         if is_over:
             return "limit"
         return "canceled" if self._outbox.is_canceled else None
@@ -336,6 +339,8 @@ class _Attempt:
             size=self._size,
             digest=self._digest.hexdigest() if self._size else None,
             usage=self._usage(tool, outcome),
+            answer=self._answer.text(),
+            answer_is_cut=self._answer.is_cut,
         )
 
     def _log_of(self, tool: Tool, program: str, environment: dict[str, str]) -> bytes:

@@ -12,6 +12,7 @@ from maestro_state._async.sessions import AsyncSessions
 from maestro_state.clock import iso
 from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
 from maestro_state.errors import InvalidTransition, ItemNotFound, MaestroError
+from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import context as ops
 from maestro_state.ops import runs as run_ops
 from maestro_state.ops.contents import read_items, read_runs
@@ -103,6 +104,14 @@ class AsyncContext:
         items = await self._items(await self._sessions.resolve(ref))
         return with_drift(self._project.root, (item for item in items if everything or item.state == "active"))
 
+    async def stale(self, ref: str | None = None) -> Listed:
+        """List the active files that are not any more as they were added; looks at each file, reads few."""
+        from maestro_state.files.drift import with_drift
+
+        items = await self._items(await self._sessions.resolve(ref))
+        files = [item for item in items if item.state == "active" and item.kind == "file"]
+        return [item for item in with_drift(self._project.root, files) if item.drift != "same"] if files else []
+
     async def show(self, item_id: str, ref: str | None = None) -> tuple[ContextItem, bytes]:
         """Return an item, removed ones too, with its content."""
         session_id = await self._sessions.resolve(ref)
@@ -135,7 +144,10 @@ class AsyncContext:
         found = ops.pick_run(session_id, await self._server.fetch(read_runs(terms, session_id)), run)
         ops.check_promotable(terms, found, lines)
         content, stamp = await self._output(session_id, found, ops.last_line_of(lines)), self._server.stamp()
-        item = ops.new_output(terms, stamp.now_ms, found.id, content, lines, is_last=run == "last", notes=note)
+        asked = await self._server.fetch(claim_ops.read_blobs(terms, session_id, [found.prompt_digest or ""]))
+        item = ops.new_output(
+            terms, stamp.now_ms, found, content, lines, question=asked[0] or b"", is_last=run == "last", notes=note
+        )
         mark = RelevantOutput(run_id=found.id, added_at=iso(stamp.now_ms), note=item.notes)
         return Added(await self._add(session_id, [item], mark))
 

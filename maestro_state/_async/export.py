@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from maestro_state._async.source import AsyncSource
+from maestro_state._async.whole import whole
 from maestro_state.archive.export import Clean, JsonExport, People, unchanged, warnings
 from maestro_state.archive.markdown import MarkdownExport
 from maestro_state.archive.spool import Redaction, Spool, TooLarge
@@ -45,7 +46,8 @@ async def write_export(
     export.end_section()
     export.section("messages")
     for message in await source.messages():
-        export.message(message)
+        for one in await whole(source, [message]):  # one at a time: together they may be as large as all outputs
+            export.message(one)
     export.end_section()
     export.section("events")
     async for event in source.events(printed=False):

@@ -8,6 +8,7 @@ import msgspec
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.source import AsyncSource
+from maestro_state._async.whole import whole
 from maestro_state.catalog import names as tool_names
 from maestro_state.models import Session, id_order
 from maestro_state.ops import archiving
@@ -45,10 +46,12 @@ async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
             await send()
             size = 0
-    for message in await source.messages():
+    for found in await source.messages():
+        (message,) = await whole(source, [found])  # one at a time: together they may be as large as all outputs
         if id_order(message.id) >= limit:
             break  # a clock went back between the two sessions: ids must not
-        row = msgspec.json.encode(stored_fields(message))
+        # The runs stay where they are: an excerpt of what is too long for one is all that comes along.
+        row = msgspec.json.encode(stored_fields(msgspec.structs.replace(message, content_ref=None)))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:

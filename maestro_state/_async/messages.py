@@ -6,6 +6,7 @@ from typing import Any
 
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
+from maestro_state._async.whole import whole
 from maestro_state.models import Message
 from maestro_state.ops import messages as ops
 
@@ -48,19 +49,27 @@ class AsyncMessages:
         """Read the last messages, oldest first."""
         session_id = await self._sessions.resolve(ref)
         found: list[Message] = await self._server.fetch(ops.last_messages(self._server.terms, session_id, count))
-        return found or await (await self._sessions.source(session_id)).messages(last=count)
+        found = found or await (await self._sessions.source(session_id)).messages(last=count)
+        return await self._whole(session_id, found)
 
     async def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
         """Read the messages after one, or all of them."""
         session_id = await self._sessions.resolve(ref)
         query = ops.messages_since(self._server.terms, session_id, message_id)
         found: list[Message] = await self._server.fetch(query)
-        return found or await (await self._sessions.source(session_id)).messages(since=message_id)
+        found = found or await (await self._sessions.source(session_id)).messages(since=message_id)
+        return await self._whole(session_id, found)
+
+    async def _whole(self, session_id: str, messages: list[Message]) -> list[Message]:
+        """Return messages with what they only refer to; most refer to nothing."""
+        if not any(message.content_ref for message in messages):
+            return messages
+        return await whole(await self._sessions.source(session_id), messages)
 
     async def for_model(self, ref: str | None = None) -> list[Message]:
         """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
         source = await self._sessions.source(ref)
         summary = await source.summary()
         if summary is None:
-            return await source.messages()
-        return [summary, *await source.messages(since=summary.id)]
+            return await whole(source, await source.messages())
+        return [summary, *await whole(source, await source.messages(since=summary.id))]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from maestro_state._sync.source import Source
+from maestro_state._sync.whole import whole
 from maestro_state.archive.export import Clean, JsonExport, People, unchanged, warnings
 from maestro_state.archive.markdown import MarkdownExport
 from maestro_state.archive.spool import Redaction, Spool, TooLarge
@@ -46,7 +47,8 @@ def write_export(
     export.end_section()
     export.section("messages")
     for message in source.messages():
-        export.message(message)
+        for one in whole(source, [message]):  # one at a time: together they may be as large as all outputs
+            export.message(one)
     export.end_section()
     export.section("events")
     for event in source.events(printed=False):

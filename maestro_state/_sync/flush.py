@@ -186,6 +186,7 @@ def _wanted(moment: Moment) -> set[str]:
     for run in moment.runs:
         names = ("meta.json", "sent_context.json", "prompt.txt", "output.txt", "activity.jsonl")
         wanted |= {layout.run_path(run.id, name) for name in names}
+        wanted |= {path for path, _ in layout.part_files(run)}
     return wanted
 
 
@@ -199,6 +200,7 @@ def _write_blobs(generation: Generation, live: Live, items: list[ContextItem], r
     """Write what items and prompts contain; what the archive has under any name is not even fetched."""
     wanted = [(layout.blob_path(item.id), item.snapshot.digest) for item in items]
     wanted += [(layout.run_path(run.id, "prompt.txt"), run.prompt_digest) for run in runs if run.prompt_digest]
+    wanted += [row for run in runs for row in layout.part_files(run)]
     missing: dict[str, list[str]] = {}
     for path, digest in wanted:
         if not generation.share(path, digest):

@@ -9,6 +9,7 @@ import msgspec
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
+from maestro_state._sync.whole import whole
 from maestro_state.catalog import names as tool_names
 from maestro_state.models import Session, id_order
 from maestro_state.ops import archiving
@@ -46,10 +47,12 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
             send()
             size = 0
-    for message in source.messages():
+    for found in source.messages():
+        (message,) = whole(source, [found])  # one at a time: together they may be as large as all outputs
         if id_order(message.id) >= limit:
             break  # a clock went back between the two sessions: ids must not
-        row = msgspec.json.encode(stored_fields(message))
+        # The runs stay where they are: an excerpt of what is too long for one is all that comes along.
+        row = msgspec.json.encode(stored_fields(msgspec.structs.replace(message, content_ref=None)))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:

@@ -7,6 +7,7 @@ from typing import Any
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
+from maestro_state._sync.whole import whole
 from maestro_state.models import Message
 from maestro_state.ops import messages as ops
 
@@ -49,19 +50,27 @@ class Messages:
         """Read the last messages, oldest first."""
         session_id = self._sessions.resolve(ref)
         found: list[Message] = self._server.fetch(ops.last_messages(self._server.terms, session_id, count))
-        return found or (self._sessions.source(session_id)).messages(last=count)
+        found = found or (self._sessions.source(session_id)).messages(last=count)
+        return self._whole(session_id, found)
 
     def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
         """Read the messages after one, or all of them."""
         session_id = self._sessions.resolve(ref)
         query = ops.messages_since(self._server.terms, session_id, message_id)
         found: list[Message] = self._server.fetch(query)
-        return found or (self._sessions.source(session_id)).messages(since=message_id)
+        found = found or (self._sessions.source(session_id)).messages(since=message_id)
+        return self._whole(session_id, found)
+
+    def _whole(self, session_id: str, messages: list[Message]) -> list[Message]:
+        """Return messages with what they only refer to; most refer to nothing."""
+        if not any(message.content_ref for message in messages):
+            return messages
+        return whole(self._sessions.source(session_id), messages)
 
     def for_model(self, ref: str | None = None) -> list[Message]:
         """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
         source = self._sessions.source(ref)
         summary = source.summary()
         if summary is None:
-            return source.messages()
-        return [summary, *source.messages(since=summary.id)]
+            return whole(source, source.messages())
+        return [summary, *whole(source, source.messages(since=summary.id))]

@@ -11,6 +11,7 @@ import msgspec
 
 from maestro_state._sync.choices import Choices
 from maestro_state._sync.claims import Claims
+from maestro_state._sync.parts import Parts, PartList
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
@@ -36,6 +37,7 @@ from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import events as event_ops
 from maestro_state.ops import runs as ops
+from maestro_state.ops.parts import arranged
 from maestro_state.rendering import render
 from maestro_state.settings_cache import Settings
 from maestro_state.states import FROZEN
@@ -80,6 +82,7 @@ class Runs:
         self._settings = settings
         self._claims = Claims(server, queue)
         self._choices = Choices(server, settings, root)
+        self._parts = Parts(server, settings)
 
     def start(
         self,
@@ -100,6 +103,8 @@ class Runs:
         arguments: Sequence[str] = (),
         continues: str | None = None,
         terminal: str | None = None,
+        piped: bytes | None = None,
+        history: int | None = None,
         say: Callable[[str], None] | None = None,
         environment: Mapping[str, str] | None = None,
         command_id: str | None = None,
@@ -110,12 +115,15 @@ class Runs:
         worker's, cut down to what it needs and the names in `env`.
 
         `terminal` is where it is asked for; `continues` the run whose conversation it goes on with, `last` the newest
-        one of its tool. `say` is told what the tool may change, before the first run of the session that may.
+        one of its tool. `piped` is sent along as a part of this run alone, as is the conversation so far: `history`
+        says how many messages of it (0: none; by default as many as the settings allow). `say` is told what the tool
+        may change, before the first run of the session that may.
         """
         session = self._sessions.read(ref)
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         environment = os.environ if environment is None else environment
         choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
+        parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
         holders = [] if dry else self.handover.reach()
         if holders:
             ops.check_variables(env, environment)
@@ -138,7 +146,7 @@ class Runs:
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
         try:
-            run_id, summary = self._start(session.id, choice.tool, request, content, command_id)
+            run_id, summary = self._start(session.id, choice.tool, request, content, parts, command_id)
             if not dry:
                 self._wake(session.id, run_id, holders, environment)
         finally:
@@ -148,13 +156,19 @@ class Runs:
         return self.read(run_id, session.id)
 
     def _start(
-        self, session_id: str, tool: Tool, request: ops.RunRequest, prompt: bytes, command_id: str | None
+        self,
+        session_id: str,
+        tool: Tool,
+        request: ops.RunRequest,
+        prompt: bytes,
+        parts: PartList,
+        command_id: str | None,
     ) -> tuple[str, Any]:
         terms, stamp = self._server.terms, self._server.stamp(command_id)
         while True:
-            seen = self._seen(session_id, request.seen)
+            seen = self._parts.seen(session_id, request.seen)
             check_attachable(tool, seen[1])
-            call = ops.start_run(terms, stamp, session_id, request, prompt, seen)
+            call = ops.start_run(terms, stamp, session_id, request, prompt, seen, parts)
             try:
                 run_id, summary = self._server.run(call)
             except ContextChanged:
@@ -162,14 +176,6 @@ class Runs:
             except (SessionNotFound, SessionExpired) as error:
                 raise self._server.refused(session_id, error) from error
             return str(run_id.decode()), summary
-
-    def _seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, Sent]:
-        """Read the context, and the revision that what was read cannot be older than; without what was sent before."""
-        terms = self._server.terms
-        queries = (ops.revision(terms, session_id), contents_ops.read_items(terms, session_id))
-        replies = self._server.connection.calls([query.command for query in queries])
-        revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
-        return revision, [item for item in ops.sent_items(items) if item.digest not in sent_before]
 
     def _wake(
         self, session_id: str, run_id: str, holders: Sequence[Holder], environment: Mapping[str, str]
@@ -196,6 +202,8 @@ class Runs:
         mode: str | None = None,
         arguments: Sequence[str] = (),
         continues: str | None = None,
+        piped: bytes | None = None,
+        history: int | None = None,
     ) -> Preview:
         """Return what a run started now would execute and be sent."""
         session = self._sessions.read(ref)
@@ -205,9 +213,11 @@ class Runs:
         ops.check_prompt(self._server.terms, content)
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         choice = self._choices.choose(session, tool, said, continues)
-        _, sent = self._seen(session.id, choice.seen)
+        parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
+        _, sent = self._parts.seen(session.id, choice.seen)
         check_attachable(choice.tool, sent)
-        return self._preview(session.id, choice.tool, choice.options, choice.before, content, sent)
+        sent = arranged(sent, parts)
+        return self._preview(session.id, choice.tool, choice.options, choice.before, content, sent, parts)
 
     def preview_of(self, run: Run, ref: str | None = None) -> Preview:
         """Return what a run was, or would have been, sent."""
@@ -218,19 +228,30 @@ class Runs:
         return self._preview(session.id, tool, run.options, before, prompt, sent)
 
     def _preview(
-        self, session_id: str, tool: Tool, options: ToolOptions, before: Run | None, prompt: bytes, sent: Sent
+        self,
+        session_id: str,
+        tool: Tool,
+        options: ToolOptions,
+        before: Run | None,
+        prompt: bytes,
+        sent: Sent,
+        parts: PartList | None = None,
     ) -> Preview:
-        items = self._contents(session_id, sent) if sent else []
+        items = self._contents(session_id, sent, parts or []) if sent else []
         words, named = shown_files(tool, items)
         return Preview(tool.argv(options, ops.conversation_of(before), words), render(prompt, items, named))
 
-    def _contents(self, session_id: str, sent: Sent) -> SentContents:
-        digests = [item.digest for item in sent]
-        found = self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
-        if None in found:
-            source = self._sessions.source(session_id)
-            found = [source.blob(digest) for digest in digests] if source.archived else found
-        return [(item, content or b"") for item, content in zip(sent, found, strict=True)]
+    def _contents(self, session_id: str, sent: Sent, parts: PartList) -> SentContents:
+        """Return what is sent with its content; `parts` are not stored yet."""
+        known = {part.item.digest: part.content for part in parts}
+        digests = list(dict.fromkeys(item.digest for item in sent if item.digest not in known))
+        if digests:
+            found = self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
+            if None in found:
+                source = self._sessions.source(session_id)
+                found = [source.blob(digest) for digest in digests] if source.archived else found
+            known |= dict(zip(digests, found, strict=True))
+        return [(item, known[item.digest] or b"") for item in sent]
 
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""

@@ -4,7 +4,7 @@ session.json                       the record
 context/active.json                ids of the active items, in order
 context/items/ctx-0001.json        one item each, removed ones too
 context/blobs/ctx-0001.txt         its content
-runs/0001/{meta,sent_context}.json, prompt.txt, output.txt
+runs/0001/{meta,sent_context}.json, prompt.txt, output.txt, and {stdin,history,project}.txt where it was sent them
 outputs/{last_output,relevant}.json
 exports/                           what `maestro export` wrote
 
@@ -63,9 +63,10 @@ RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
 _OWN = re.compile(
     r"(session|maestro|manifest)\.json|(messages|events|outputs)\.jsonl|context/active\.json"
     r"|outputs/(last_output|relevant)\.json|context/items/ctx-[0-9]{4,9}\.json|context/blobs/ctx-[0-9]{4,9}\.txt"
-    r"|runs/[0-9]{4,9}/(meta\.json|sent_context\.json|prompt\.txt|output\.txt|activity\.jsonl)",
+    r"|runs/[0-9]{4,9}/(meta\.json|sent_context\.json|activity\.jsonl|(prompt|output|stdin|history|project)\.txt)",
     re.ASCII,
 )
+_LASTING = ("/prompt.txt", "/sent_context.json", "/stdin.txt", "/history.txt", "/project.txt")
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 #: A string of JSON, also one that never ends; takes no second look at any byte.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
@@ -142,6 +143,16 @@ def run_path(run_id: str, name: str) -> str:
     return f"runs/{run_id}/{name}"
 
 
+#: What a run may be sent besides items of context.
+PARTS = ("stdin", "history", "project")
+
+
+def part_files(run: Run) -> list[tuple[str, str]]:
+    """Return where the parts of a run are, and their digests."""
+    known = [(str(one.get("id")), str(one.get("digest"))) for one in run.parts]
+    return [(run_path(run.id, f"{name}.txt"), digest) for name, digest in known if name in PARTS]
+
+
 def is_own(path: str) -> bool:
     """Tell whether a path is one that sessions use."""
     return _OWN.fullmatch(path) is not None
@@ -149,7 +160,7 @@ def is_own(path: str) -> bool:
 
 def is_lasting(path: str) -> bool:
     """Tell whether a file never changes once it is written."""
-    return path.startswith("context/blobs/") or path.endswith(("/prompt.txt", "/sent_context.json"))
+    return path.startswith("context/blobs/") or path.endswith(_LASTING)
 
 
 def named_blob(reference: str) -> str:

@@ -205,7 +205,19 @@ class ArchivedSession:
         for run in runs:
             if run.prompt_digest == digest:
                 return self.prompt(run.id)
+            for path, known in layout.part_files(run):
+                if known == digest:
+                    return self._part(path, digest)
         raise FileCorrupt(f"the archive of {self.id} has no content with digest {digest[:80]}")
+
+    def _part(self, path: str, digest: str) -> bytes:
+        with self._tree() as tree:
+            content = tree.read(path, limit=layout.CONTENT_LIMIT)
+        if content is None:
+            raise self._damage(path, "is missing")
+        if layout.sha256(content) != digest:
+            raise self._damage(path, "is damaged: its digest does not fit")
+        return content
 
     def output(self, run_id: str) -> Iterator[bytes]:
         """Yield a run's output piece by piece; nothing when it left none.

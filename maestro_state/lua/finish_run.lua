@@ -1,15 +1,24 @@
 --[[
 finish_run: end a run by its owner; with the last open one executando -> com_saida | com_contexto | iniciada.
-KEYS     session: session events runs
-ARGV     command_id now_ms grace_ms user with_output with_context started run fence status counter ending last_output tool
+KEYS     session: session events messages runs
+ARGV     command_id now_ms grace_ms user with_output with_context started run fence status counter ending last_output tool said said_is_cut said_of
 RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
 INCLUDES summary hold emit renew refresh end_run rest
 ]]
-local found = redis.call('HMGET', runs, run .. ':status', run .. ':fence', run .. ':ended_by')
+local found = redis.call('HMGET', runs, run .. ':status', run .. ':fence', run .. ':ended_by', run .. ':asked')
 if found[3] == command_id then return {'OK', status, summary()} end
 local admitted, answer = hold()
 if answer then return answer end
 if found[1] ~= 'running' or found[2] ~= fence then return {'LOST_CLAIM', found[1]} end
+if said ~= '' then
+  local message = {'assistant', said, 'metadata', '{"run":"' .. run .. '",' .. said_of}
+  if found[4] then message[5], message[6] = 'parent_id', found[4] end
+  if said_is_cut ~= '' then
+    message[#message + 1] = 'content_ref'
+    message[#message + 1] = 'runs/' .. run .. '/output.txt'
+  end
+  emit(admitted, messages, message)
+end
 emit(admitted, events, {'type', 'run.finished', 'run', run, 'status', status, 'tool', tool, 'end', ending})
 if counter ~= '' then redis.call('HINCRBY', session, counter, 1) end
 if last_output ~= '' then redis.call('HSET', session, 'last_output', last_output) end

@@ -1,8 +1,8 @@
 --[[
 start_run: number a run and freeze what it is sent -> executando; a dry one is only recorded. CHANGED: the context is
 no longer the one the caller saw (every change of it adds a field to items).
-KEYS     session: session events items blobs runs
-ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told
+KEYS     session: session events messages items blobs runs
+ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told said said_is_cut said_of parts...
 RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED
 INCLUDES summary lane repeated admit emit renew settle
 ]]
@@ -13,6 +13,7 @@ local found = redis.call('HMGET', session, 'run_seq', 'open_runs')
 local seq = string.format('%.0f', tonumber(found[1] or '0') + 1)
 local run = string.format('%04d', seq)
 redis.call('HSETNX', blobs, digest, prompt)
+for at = 1, #parts, 2 do redis.call('HSETNX', blobs, parts[at], parts[at + 1]) end
 -- The number is known only here: it is put in front of the fields that the caller wrote.
 redis.call('HSET', runs, run, '{"id":"' .. run .. '",' .. run_rest, run .. ':sent', sent, run .. ':status', status)
 local changes = {'run_seq', seq}
@@ -21,6 +22,9 @@ if target == '' then
   emit(admitted, events, {'type', 'run.previewed', 'run', run, 'tool', tool})
 else
   emit(admitted, events, {'type', 'run.started', 'run', run, 'tool', tool})
+  local message = {'user', said, 'metadata', '{"run":"' .. run .. '",' .. said_of}
+  if said_is_cut ~= '' then message[5], message[6] = 'content_ref', 'runs/' .. run .. '/prompt.txt' end
+  redis.call('HSET', runs, run .. ':asked', emit(admitted, messages, message))
   if tonumber(retries) > 0 then redis.call('HSET', runs, run .. ':retries', retries) end
   for _, change in ipairs({'state', target, 'open_runs', found[2] and (found[2] .. ' ' .. run) or run}) do
     changes[#changes + 1] = change

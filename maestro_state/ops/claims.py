@@ -14,7 +14,7 @@ from maestro_state.clock import iso
 from maestro_state.contents import Activity, OutputRef, Run, SentItem, Usage
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound
 from maestro_state.ops.replies import accept, text
-from maestro_state.ops.runs import ending, resting
+from maestro_state.ops.runs import ending, resting, said_of
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
 
@@ -49,6 +49,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     digest: str | None = None
     usage: Usage | None = None
+    answer: str = ""  #: what becomes a message: all of the output, or its two ends
+    answer_is_cut: bool = False
 
 
 def claim_run(terms: Terms, session_id: str, run_id: str, owner: str, now_ms: int) -> Call:
@@ -144,9 +146,17 @@ def finish_run(terms: Terms, stamp: Stamp, claim: Claim, ended: Ended) -> Call:
         path = f"../runs/{run.id}/output.txt"
         last = msgspec.json.encode({"run_id": run.id, "path": path, "timestamp": finished_at})
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run.id, claim.fence, ended.status,
-            _COUNTERS.get(ended.status, ""), msgspec.json.encode(end), last, run.tool)  # fmt: skip
+            _COUNTERS.get(ended.status, ""), msgspec.json.encode(end), last, run.tool,
+            *_said(run, ended))  # fmt: skip
     return Call(load("finish_run"), terms.keys.session(claim.session_id), args,
                 lambda reply: _accept(reply, claim, "finishing a run"))  # fmt: skip
+
+
+def _said(run: Run, ended: Ended) -> tuple[bytes, str, bytes]:
+    """Return the answer as a message; what failed said nothing that others should take for an answer."""
+    answer = ended.answer if ended.status == "success" else ""
+    model = ended.usage.model if ended.usage else None
+    return answer.encode(errors="replace"), "1" if ended.answer_is_cut else "", said_of(run.tool, model or run.model)
 
 
 def recover_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Call:

@@ -12,6 +12,7 @@ runs    0001                  the run as JSON, as it was started; never rewritte
         0001:lease  0001:suspect  until when it holds; the lease that was seen ended, and when
         0001:cancel           milliseconds, once its owner was asked to end it
         0001:retries          how often it may still be tried again
+        0001:asked            the id of the message that its prompt became
         0001:usage                         what its tool has consumed so far, while it runs
         0001:did              fence, count, first and last event of what its agent did
         0001:size  0001:first  0001:last   bytes printed, and between which ids of outputs they are

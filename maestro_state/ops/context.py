@@ -161,10 +161,22 @@ def check_refreshable(item: ContextItem) -> None:
 
 
 def new_output(
-    terms: Terms, now_ms: int, run_id: str, content: bytes, lines: str | None, *, is_last: bool, notes: str | None
+    terms: Terms,
+    now_ms: int,
+    run: Run,
+    content: bytes,
+    lines: str | None,
+    *,
+    question: bytes,
+    is_last: bool,
+    notes: str | None,
 ) -> NewItem:
-    """Make an item of a run's output, whole or the lines `A-B` of it."""
-    source: dict[str, Any] = {"run_id": run_id, "added_at": iso(now_ms)}
+    """Make an item of a run's output, whole or the lines `A-B` of it, with the question it answers."""
+    run_id = run.id
+    source: dict[str, Any] = {"run_id": run_id, "added_at": iso(now_ms), "tool": run.tool}
+    if question:
+        asked = question.decode(errors="replace").strip()
+        source["question"] = asked if len(asked) <= _QUESTION_MAX else asked[: _QUESTION_MAX - 1] + "…"
     if lines is not None:
         content = lines_of(content, lines)
         source["lines"] = lines
@@ -180,6 +192,10 @@ def new_output(
         labels=("last_output",) if is_last else (),
         notes=_notes(notes),
     )
+
+
+#: Longest part of a question that an answer carries along, in characters.
+_QUESTION_MAX = 2000
 
 
 def _notes(notes: str | None) -> str | None:

@@ -18,7 +18,7 @@ from maestro_state.scripts import Call, Query, load
 _JSON_PARTS = {"metadata": dict, "tool_calls": list, "tool_results": list}
 
 #: Optional parts that are stored as they are → their names in a message.
-_TEXT_PARTS = {"by": "user", "parent_id": "parent_id"}
+_TEXT_PARTS = {"by": "user", "parent_id": "parent_id", "content_ref": "content_ref"}
 
 _decode = msgspec.json.decode
 

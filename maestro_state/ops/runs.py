@@ -14,6 +14,8 @@ from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNot
 from maestro_state.models import Event
 from maestro_state.ops.contents import run_of
 from maestro_state.ops.events import event_of
+from maestro_state.ops.excerpts import excerpt_of
+from maestro_state.ops.parts import Part, arranged
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.scripts import Call, Query, load
@@ -77,18 +79,36 @@ def sent_items(items: Sequence[ContextItem]) -> list[SentItem]:
             snapshot_blob=f"../../context/{item.snapshot.blob.removeprefix('../')}",
             digest=item.snapshot.digest,
             path_rel=item.source.get("path_rel"),
+            **(_origin(item) if item.kind == "output" else {}),
         )
         for item in items
         if item.state == "active"
     ]
 
 
+def _origin(item: ContextItem) -> dict[str, str | None]:
+    """Return what an answer is worth little without: the question, who answered, and why it was kept."""
+    tool, question = (item.source.get(name) for name in ("tool", "question"))
+    return {
+        "tool": tool if isinstance(tool, str) else None,
+        "question": question if isinstance(question, str) else None,
+        "note": item.notes,
+    }
+
+
 def start_run(
-    terms: Terms, stamp: Stamp, session_id: str, request: RunRequest, prompt: bytes, seen: tuple[int, list[SentItem]]
+    terms: Terms,
+    stamp: Stamp,
+    session_id: str,
+    request: RunRequest,
+    prompt: bytes,
+    seen: tuple[int, list[SentItem]],
+    parts: Sequence[Part] = (),
 ) -> Call:
     """Record a run; `seen` is the revision of the context and what it means to be sent. Returns the run's number.
 
-    ContextChanged when the context is not the one seen any more: read it again and repeat.
+    The prompt becomes a message of the session in the same step, and `parts` are kept for the worker. ContextChanged
+    when the context is not the one seen any more: read it again and repeat.
     """
     from hashlib import sha256  # 5 ms that reading does without
 
@@ -118,6 +138,7 @@ def start_run(
         arguments=request.options.arguments,
         continues=request.continues,
         seen=list(request.seen),
+        parts=[{"id": one.item.id, "digest": one.item.digest} for one in parts],
         user=terms.user,
         terminal=request.terminal[:_TERMINAL_MAX] if request.terminal else None,
         prompt_preview=preview(prompt),
@@ -125,7 +146,9 @@ def start_run(
     rest = msgspec.json.encode(run).removeprefix(b'{"id":"",')
     target = "" if request.dry else str(SessionState.RUNNING)
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool, rest,
-            msgspec.json.encode(sent), digest, prompt, request.retries, request.edits_told or "")  # fmt: skip
+            msgspec.json.encode(arranged(sent, parts)), digest, prompt, request.retries, request.edits_told or "",
+            *said(prompt, request.tool, request.options.model),
+            *(value for one in parts for value in (one.item.digest, one.content)))  # fmt: skip
 
     def read(reply: list[Any]) -> Any:
         if text(reply[0]) == "CHANGED":
@@ -133,6 +156,19 @@ def start_run(
         return accept(reply, session_id, "starting a run")
 
     return Call(load("start_run"), terms.keys.session(session_id), args, read)
+
+
+def said(content: bytes, tool: str, model: str | None) -> tuple[bytes, str, bytes]:
+    """Return what a run's message holds: its text or the ends of it, whether that is not all, and the rest of metadata
+    after the run's number, which only the script knows.
+    """
+    kept, is_cut = excerpt_of(content)
+    return kept.encode(), "1" if is_cut else "", said_of(tool, model)
+
+
+def said_of(tool: str, model: str | None) -> bytes:
+    """Return the metadata of a run's message, after the run's number."""
+    return msgspec.json.encode({"tool": tool, **({"model": model} if model else {})})[1:]
 
 
 def _check(request: RunRequest) -> None:
@@ -224,7 +260,8 @@ def conversation_of(before: Run | None) -> str | None:
 
 def seen_after(before: Run) -> tuple[str, ...]:
     """Return the digests of what a conversation was sent up to a run; one that failed may not have got it."""
-    sent = [one["digest"] for one in before.context_version] if before.status == "success" else []
+    given = [*before.context_version, *before.parts]
+    sent = [one["digest"] for one in given] if before.status == "success" else []
     return tuple(dict.fromkeys([*before.seen, *sent]))
 
 

@@ -122,7 +122,7 @@ def test_run_shapes_and_exit_codes(project: Path):
     assert (document["status"], document["exit_code"], document["output"]) == ("error", 3, "some\n")
     assert "why" in document["error"]
 
-    dry = printed(project, "run", "p", "--dry", "--tool", "cat -n")
+    dry = printed(project, "run", "p", "--dry", "--no-history", "--tool", "cat -n")
     assert (dry["status"], dry["preview"]) == ("dry", {"argv": ["cat", "-n"], "stdin": "p"})
     assert [run["status"] for run in printed(project, "runs")["runs"]] == ["success", "error", "dry"]
     assert printed(project, "show")["output"] == "echo: hello\n"
@@ -140,7 +140,7 @@ def test_prompts_come_from_argument_pipe_or_file(project: Path):
     assert printed(project, "run", "--stdin", stdin=b"from pipe")["prompt_source"] == "stdin"
     ran = printed(project, "run", "--file", "p.txt")
     assert (ran["prompt_source"], ran["prompt_file"]) == ("file", "p.txt")
-    assert maestro_command(project, "run", "--", "--help").stdout == "--help"
+    assert maestro_command(project, "run", "--no-history", "--", "--help").stdout == "--help"
     assert refused(project, "run")[0] == 2
     assert refused(project, "run", "p", "--file", "p.txt")[0] == 2
     assert refused(project, "run", "--file", "nowhere.txt")[0] == 3

@@ -62,7 +62,9 @@ def test_the_tools_defaults_and_what_a_run_says_besides(project: Path, env: dict
     again = maestro_command(project, "run", "hello", env=env)
     assert "may change files" not in again.stderr  # said once is enough
 
-    ran = printed(project, "run", "--model", "haiku", "--", "--a prompt with dashes", "--verbose", env=env)
+    ran = printed(
+        project, "run", "--no-history", "--model", "haiku", "--", "--a prompt with dashes", "--verbose", env=env
+    )
     assert (ran["model"], ran["mode"], ran["arguments"]) == ("haiku", "edit", ["--max-turns", "3", "--verbose"])
     assert '"stdin": "--a prompt with dashes"' in ran["output"]
     assert '"--model", "haiku"' in ran["output"]
@@ -82,7 +84,7 @@ def test_a_command_line_of_a_known_tool_is_that_tool(project: Path, env: dict[st
         "model": "m-1", "tokens_input": 3, "tokens_output": 2, "cost": 0.25, "tool_session": "c-1",
         "counters": {"cost": 0.25},
     }  # fmt: skip
-    mine = printed(project, "run", "hello", env=env | {"MAESTRO_TOOL": "cat -u"})
+    mine = printed(project, "run", "hello", "--no-history", env=env | {"MAESTRO_TOOL": "cat -u"})
     assert (mine["tool"], mine["output"]) == ("cat -u", "hello")
     named = printed(project, "run", "hello", "--tool", "cat", env=env | {"MAESTRO_TOOL": "cat -u"})
     assert named["tool"] == "cat"

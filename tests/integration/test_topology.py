@@ -160,7 +160,7 @@ def test_no_password_shows(team, project):
     words = [MAESTRO, "--project", str(project), "--session", session]
     with (
         running(team.folder, [*words, "watch", "--json", "--from", "start"], env=ana) as watcher,
-        running(team.folder, [*words, "run", "tell"], env=ana | {"MAESTRO_LOG_LEVEL": "debug"}) as ran,
+        running(team.folder, [*words, "run", "--no-stdin", "tell"], env=ana | {"MAESTRO_LOG_LEVEL": "debug"}) as ran,
     ):
         wait_until(lambda: "told everything" in watcher.said.read_text(), "the tool does not run")
         seen = arguments()

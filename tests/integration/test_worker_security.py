@@ -85,7 +85,7 @@ def test_no_job_of_a_stranger_is_executed(shop: Workshop, raw: redis.Redis):
         _push(raw, job_id, data, **fields)
     raw.rpush("rq:queue:maestro", "no-such-job", "\u2028 odd \x1b[31m id", b"\xff\xfe", "x" * 100_000, "")
     wait_until(lambda: raw.llen("rq:queue:maestro") == 0, "every job was looked at")
-    ended = maestro.runs.wait(maestro.runs.start("still here"))
+    ended = maestro.runs.wait(maestro.runs.start("still here", history=0))
 
     assert (ended.status, maestro.runs.output(ended.id)) == ("success", b"still here")
     assert worker.poll() is None
@@ -124,7 +124,7 @@ def test_keys_of_another_type_do_not_end_a_worker(shop: Workshop, raw: redis.Red
     worker = worker or shop.start_worker()
     maestro = shop.open()
     maestro.sessions.start("safe", tool="cat")
-    run = maestro.runs.start("still here")
+    run = maestro.runs.start("still here", history=0)
     wait_until(lambda: maestro.runs.read(run.id).status == "success", "the run was carried out")
 
     assert maestro.runs.output(run.id) == b"still here"

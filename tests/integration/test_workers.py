@@ -21,7 +21,7 @@ def test_twenty_runs_at_once_on_four_workers(shop: Workshop):
         shop.start_worker()
     maestro = shop.open()
     maestro.sessions.start("many", tool="cat")
-    runs = [maestro.runs.start(f"prompt {number}\n" * 100) for number in range(20)]
+    runs = [maestro.runs.start(f"prompt {number}\n" * 100, history=0) for number in range(20)]
     ended = [maestro.runs.wait(run) for run in runs]
 
     assert [run.status for run in ended] == ["success"] * 20
@@ -92,7 +92,7 @@ def test_a_tool_sees_the_allow_list_and_what_was_passed_on_purpose(shop: Worksho
     from maestro_state.catalog.tool import BASE_ENVIRONMENT
 
     for prompt in prompts:
-        ended = maestro.runs.wait(maestro.runs.start(prompt, env=("PASSED",)))
+        ended = maestro.runs.wait(maestro.runs.start(prompt, env=("PASSED",), history=0))
         assert ended.status == "success", ended.error
         arguments, environment, size = json.loads(maestro.runs.output(ended.id))
         assert arguments == ["--", "one word"]

@@ -1,5 +1,6 @@
 -- emit: append to a stream with the session's next id. All streams of a session share one id space, so that one
--- cursor follows them all; a script appends to one stream only, so that a blocked reader never sees them out of order.
+-- cursor follows them all. A blocked reader is woken by the first stream that was appended to, maybe with that one's
+-- entries alone: a script that appends to two does so in the order of their ids, and writes once to each.
 -- Who did it is stored only when it was not the session's owner.
 local function emit(admitted, stream, entry)
   local ms, seq = string.match(admitted.last_id, '^(%d+)-(%d+)$')
