@@ -128,7 +128,8 @@ def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool, 
                 continue  # being written: it is not old
             except MaestroError as error:
                 report.damaged.append(Damaged(session_id, str(error)))
-        _clean_logs(home, report, before_ms=before_ms)
+        # One that was written to within a day may be somebody's who still does.
+        _clean_logs(home, report, before_ms=min(before_ms, now_ms - _DAY_MS))
     return report
 
 
