@@ -9,11 +9,15 @@ QUESTIONS ?=
 # Two cores are the least a machine has; more workers than cores make real servers wait for each other.
 WORKERS ?= 2
 
-.PHONY: help demo test lint generate bench setup clean
+# The real AI tools, for `make test-tools`.
+TOOLS := .tools
+
+.PHONY: help demo test test-tools lint generate bench setup clean
 
 help:
 	@echo "make demo      show Maestro at work: one session, three terminals"
 	@echo "make test      set everything up and run every check and test"
+	@echo "make test-tools  install the six real AI tools and try each through Maestro (no account needed)"
 	@echo "make lint      ruff, mypy, import rules, generated code"
 	@echo "make generate  write the generated code and documents anew"
 	@echo "make bench     measure Maestro beside the limit and its peers"
@@ -34,6 +38,18 @@ demo: $(VENV)/.installed
 
 test: setup lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+# Over a gigabyte, so not a part of `make test`: into a folder of their own, asked by nobody but this.
+$(TOOLS)/.installed: tests/tools/package.json
+	mkdir -p $(TOOLS)
+	cp tests/tools/package.json $(TOOLS)/package.json
+	npm install --prefix $(TOOLS) --no-audit --no-fund --silent
+	$(PYTHON) -m venv $(TOOLS)/llm
+	$(TOOLS)/llm/bin/pip --disable-pip-version-check -q install llm==0.36
+	@touch $@
+
+test-tools: setup $(TOOLS)/.installed
+	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$(CURDIR)/$(TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.tools.matrix --write
 
 lint: setup
 	$(BIN)/ruff check .
@@ -57,4 +73,4 @@ bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks $(QUESTIONS)
 
 clean:
-	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(TOOLS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

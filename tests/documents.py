@@ -16,6 +16,7 @@ from benchmarks import plot, report
 from cli.main import COMMANDS
 from maestro_state import errors
 from maestro_state.catalog.options import MODES
+from maestro_state.catalog.tool import CONVERSATION, FILE, Tool
 from maestro_state.catalog.tools import TOOLS
 from maestro_state.keys import FAMILIES
 from maestro_state.scripts import load, names
@@ -106,6 +107,26 @@ def _errors() -> str:
     return _table(("error.code", "exit", "meaning"), rows)
 
 
+def _tool_words() -> str:
+    agents = [tool for tool in TOOLS if tool.resume]
+
+    def files(tool: Tool, kind: str) -> str:
+        if kind not in tool.takes:
+            return "refused"
+        return f"`{' '.join(tool.attach) or '@' + FILE}`".replace(FILE, "path")
+
+    def mode(tool: Tool, name: str) -> str:
+        if name not in tool.modes:
+            return "refused"
+        return f"`{' '.join(tool.modes[name].words)}`" if tool.modes[name].words else "what it does by itself"
+
+    rows = [("`--model M`", *(f"`{tool.model_flag} M`" for tool in agents))]
+    rows += [(f"`--mode {name}`", *(mode(tool, name) for tool in agents)) for name in MODES]
+    rows.append(("`--continue`", *(f"`{' '.join(tool.resume)}`".replace(CONVERSATION, "ID") for tool in agents)))
+    rows += [(f"a file: {kind}", *(files(tool, kind) for tool in agents)) for kind in ("image", "pdf")]
+    return _table(("", *(tool.name for tool in agents)), rows)
+
+
 def _modes() -> str:
     rows = [
         (f"`{tool.name}`", *(tool.modes[mode].allows if mode in tool.modes else "–" for mode in MODES))
@@ -128,19 +149,26 @@ PARTS: dict[str, Callable[[], str]] = {
     "glossary": _glossary,
     "errors": _errors,
     "modes": _modes,
+    "tool-words": _tool_words,
     "benchmarks": _benchmarks,
 }
 
 
 def fill(text: str) -> str:
     """Return a document with every part as the code says it now."""
-    return _PART.sub(lambda part: f"<!-- {part['name']} -->\n{PARTS[part['name']]()}\n<!-- /{part['name']} -->", text)
+
+    def part(found: re.Match[str]) -> str:
+        name = found["name"]
+        # What was measured is kept: only measuring again writes it.
+        return f"<!-- {name} -->\n{PARTS[name]()}\n<!-- /{name} -->" if name in PARTS else found[0]
+
+    return _PART.sub(part, text)
 
 
 def main(check: bool) -> int:
-    """Write or compare both documents, and the plot that one of them shows."""
+    """Write or compare the documents, and the plot that one of them shows."""
     stale = []
-    for name in ("README.md", "ARCHITECTURE.md"):
+    for name in ("README.md", "ARCHITECTURE.md", "docs/tools.md"):
         path = ROOT / name
         text = path.read_text(encoding="utf-8")
         if fill(text) != text:

@@ -1,6 +1,7 @@
 """A model's API on loopback, in the four protocols that the tools speak. Words in what a person said last steer it:
 
 @401@ @404@ @500@ ...  answer with that status        @hang@   begin an answer and never end it
+@slow@                 answer word by word, with pauses
 @shell=COMMAND@        call the shell tool first      @write=PATH@   call the tool that writes a file first
 
 Every answer names the MARK-… words that were in the request and how often a person spoke.
@@ -24,6 +25,9 @@ USAGE = CHAT_USAGE
 _SHELLS = {"Bash": "command", "run_shell_command": "command", "bash": "command", "exec_command": "cmd",
            "shell_command": "command"}  # fmt: skip
 _WRITERS = {"Write": "file_path", "write_file": "file_path", "write": "filePath"}
+
+#: Between two words of a slow answer, in seconds.
+_PAUSE_S = 0.2
 
 _STATUS = re.compile(r"@([45]\d\d)@")
 _STEERING = re.compile(r"@(shell|write)=([^@]+)@")
@@ -100,11 +104,11 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.api.answer_to(request, asked)
         if request.get("stream") or "stream" in path:
             with suppress(OSError):  # whoever asked has left
-                self._stream(protocol, request, answer, hangs="@hang@" in asked.text)
+                self._stream(protocol, request, answer, hangs="@hang@" in asked.text, is_slow="@slow@" in asked.text)
         else:
             self._send(200, protocol.whole(request, answer))
 
-    def _stream(self, protocol: Protocol, request: Json, answer: Answer, *, hangs: bool) -> None:
+    def _stream(self, protocol: Protocol, request: Json, answer: Answer, *, hangs: bool, is_slow: bool) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
@@ -113,6 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 self.api.over.wait()
                 return
+            if is_slow:
+                self.wfile.flush()
+                self.api.over.wait(_PAUSE_S)
             name = f"event: {event['type']}\n" if protocol.named_events else ""
             self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
         if not protocol.named_events:

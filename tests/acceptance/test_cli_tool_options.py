@@ -118,3 +118,19 @@ def test_going_on_with_a_conversation(project: Path, env: dict[str, str]):
         (("--mode", "edit", "--tool", "llm"), 2),
     ):
         assert refused(project, "run", "and?", *words, env=env)[0] == exit_code, words
+
+
+def test_an_image_reaches_a_tool_by_its_path_or_is_refused(project: Path, env: dict[str, str]):
+    """A tool that takes images is told where it is; one that does not is not called at all."""
+    (project / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(32))
+    printed(project, "session", "start", "image", "--tool", "claude", env=env)
+    printed(project, "context", "add", "dot.png", env=env)
+    dry = printed(project, "run", "--dry", "what is it?", env=env)
+    assert "@dot.png" in dry["preview"]["stdin"]
+    ran = printed(project, "run", "what is it?", env=env)
+    assert "The file: @dot.png" in ran["output"]
+    assert "base64" not in ran["output"]
+    code, error = refused(project, "run", "--tool", "cat", "what is it?", env=env)
+    assert (code, error["code"]) == (2, "invalid_value")
+    assert "cat takes no images, and ctx-0001 (dot.png) is one" in error["message"]
+    assert len(printed(project, "runs", env=env)["runs"]) == 2
