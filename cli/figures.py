@@ -60,12 +60,15 @@ def asker(run: Run) -> str:
 
 
 def ending(run: Run) -> str:
-    """Say in one line how a run ended: `success · 12 s · opus · 1.2k in, 340 out · $0.0210`."""
-    usage = run.usage
-    consumed = ", ".join(
-        f"{count(number)} {way}"
-        for number, way in ((usage.tokens_input, "in"), (usage.tokens_output, "out"))
-        if number is not None
-    ) if usage else ""  # fmt: skip
-    parts = [run.status, took(run), model(run), f"{consumed} tokens" if consumed else "", cost(usage)]
+    """Say in one line how a run ended: `success · 12 s · opus · 1.2k tokens in, 340 out · $0.0210`."""
+    parts = [run.status, took(run), model(run), consumed(run.usage), cost(run.usage)]
     return " · ".join(part for part in parts if part)
+
+
+def consumed(usage: Usage | None) -> str:
+    """Say what went in and what came out: `1.2k tokens in, 340 out`; nothing where the tool did not tell."""
+    told = [] if usage is None else [(usage.tokens_input, "in"), (usage.tokens_output, "out")]
+    first, *rest = [(count(number), way) for number, way in told if number is not None] or [("", "")]
+    return (
+        ", ".join([f"{first[0]} tokens {first[1]}", *(f"{number} {way}" for number, way in rest)]) if first[0] else ""
+    )

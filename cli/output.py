@@ -16,6 +16,7 @@ import msgspec
 
 from cli.columns import clip as clip
 from cli.columns import clip_middle as clip_middle
+from cli.columns import rows_of as rows_of
 from cli.columns import telling_length as telling_length
 from cli.columns import width_of as width_of
 
@@ -31,6 +32,9 @@ _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_DECEIVING}]")
 _UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f{_DECEIVING}]")
 #: The only escapes a line may hold: the colours that `colour` gives, and their end.
 _OWN_STYLES = re.compile(r"(\x1b\[(?:[012]|3[0-7])m)")
+
+#: Narrowest terminal that lines are broken for.
+_LEAST_COLUMNS = 20
 
 STATE_COLOURS = {
     "iniciada": "blue",
@@ -146,10 +150,11 @@ def line(text: str = "") -> None:
     sys.stdout.flush()
 
 
-def note(text: str) -> None:
-    """Tell a person something that is not data; pipes and programs do not get it."""
+def note(text: str, *, quiet: bool = False) -> None:
+    """Tell a person something that is not data; pipes and programs do not get it. `quiet` dims it."""
     if sys.stderr.isatty():
-        sys.stderr.write(safe(text) + "\n")
+        text = safe(text)
+        sys.stderr.write((dimmed(text) if quiet else text) + "\n")
 
 
 def confirmed(question: str) -> bool:
@@ -187,8 +192,18 @@ def plain(value: Any) -> dict[str, Any]:
 
 def warning(text: str) -> None:
     """Tell on stderr about something that must not go unseen, also in a pipe."""
-    sys.stderr.write(f"maestro: {safe(text).replace(chr(10), ' ')}\n")
+    sys.stderr.write(_in_rows(f"maestro: {safe(text).replace(chr(10), ' ')}") + "\n")
     sys.stderr.flush()
+
+
+def _in_rows(text: str) -> str:
+    """Break a line on stderr between words where a terminal would break it anywhere; a pipe gets it whole."""
+    columns = max(_LEAST_COLUMNS, screen_columns())
+    if not sys.stderr.isatty() or width_of(text) <= columns:
+        return text
+    what, arrow, hint = text.rpartition(" → ")  # what to do next is easiest to copy from a row of its own
+    parts = [what, f"→ {hint}"] if arrow else [text]
+    return "\n  ".join(row for part in parts for row in rows_of(part, columns - 2))
 
 
 @contextmanager
@@ -230,7 +245,7 @@ def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> N
     if as_json:
         text = _json_text(msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}}))
     else:
-        text = f"maestro: {message}" + (f" → {hint}" if hint else "")
+        text = _in_rows(f"maestro: {message}" + (f" → {hint}" if hint else ""))
     sys.stderr.write(text + "\n")
 
 

@@ -74,7 +74,7 @@ def run(
       git diff | maestro run "explain" --tool claude
       maestro run - < question.txt
     """
-    from cli import output
+    from cli import figures, output
     from cli.following import follow
 
     if prompt is None and not from_stdin and from_file is None and arguments:
@@ -118,8 +118,11 @@ def run(
         return 130
     if as_json:
         _print_document(app, ended)
-    elif ended.warning:
-        output.warning(f"run {ended.id}: {ended.warning}")
+    else:
+        if ended.status == "success":
+            output.note(f"{ended.id} {figures.ending(ended)}", quiet=True)
+        if ended.warning:
+            output.warning(f"run {ended.id}: {ended.warning}")
     return verdict(ended)
 
 

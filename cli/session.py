@@ -13,7 +13,7 @@ from cli.app import App, json_option, pass_app
 from cli.archive import fork, sync
 
 if TYPE_CHECKING:
-    from maestro_state import Session, SessionStatus
+    from maestro_state import Session
 
 STATES = ("iniciada", "com_contexto", "executando", "com_saida", "finalizada", "abortada")
 
@@ -84,6 +84,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
       maestro session list --state com_saida
     """
     from cli import output
+    from cli.session_status import liveness
     from maestro_state.clock import now_ms
 
     if mine and user is not None:
@@ -107,7 +108,7 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
                 "*" if row.active else " ",
                 row.id,
                 output.session_state(row.state) if output.is_terminal() else row.state,
-                "orphan" if row.orphan else "archived" if row.archived else _liveness(row.state, row.status),
+                "orphan" if row.orphan else "archived" if row.archived else liveness(row.state, row.status),
                 _when(row.updated_at, now),
                 *([row.user_id] if is_shared else []),
             )
@@ -150,27 +151,13 @@ def status(app: App, ref: str | None, as_json: bool) -> None:
       maestro status
     """
     from cli import output
+    from cli.session_status import show
 
     found = app.maestro.sessions.status(ref)
     if as_json:
         output.document(found)
         return
-    _show_status(found)
-
-
-def _liveness(state: str, status: str) -> str:
-    """Say how alive a session is; one that was ended on purpose has not run out of anything."""
-    from cli import output
-
-    return "ended" if status == "expired" and state in ("finalizada", "abortada") else output.state_word(status)
-
-
-def _runs_gist(found: SessionStatus) -> str:
-    from collections import Counter
-
-    counts = Counter(run.status for run in found.runs)
-    gist = str(len(found.runs)) + "".join(f" · {number} {status}" for status, number in counts.items())
-    return gist + (f" · last output {found.last_output['run_id']}" if found.last_output else "")
+    show(found)
 
 
 def _when(timestamp: str, now: int) -> str:
@@ -182,53 +169,6 @@ def _when(timestamp: str, now: int) -> str:
         return output.ago(from_iso(timestamp), now)
     except ValueError:
         return "unknown"
-
-
-def _show_status(found: SessionStatus) -> None:
-    from cli import output
-    from maestro_state.clock import from_iso, now_ms
-
-    record = found.session
-    rows = [
-        ("state", f"{output.session_state(record.state)} · {_liveness(record.state, record.status)}"),
-        ("started", f"{output.ago(from_iso(record.created_at), now_ms())} by {output.safe(record.user_id)}"),
-        ("activity", output.ago(from_iso(record.last_activity), now_ms())),
-        ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
-        ("tool", output.safe(record.tool_active) if record.tool_active else "none yet"),
-        ("context", _context_line(found)),
-        ("runs", _runs_gist(found)),
-    ]
-    if record.notes:
-        rows.append(("note", output.safe(record.notes)))
-    if record.abort_reason:
-        rows.append(("reason", output.safe(record.abort_reason)))
-    if record.cleanup_at:
-        rows.append(("cleanup", _cleanup_line(found)))
-    if found.archive_waits:
-        rows.append(("archive", f"waits: {output.safe(found.archive_waits)}"))
-    output.line(output.colour(record.id, bold=True))
-    for name, value in rows:
-        output.line(f"  {name:<10}{value}")
-    for one in found.attached:
-        output.line(f"  {'attached':<10}{output.safe(f'{one.user}@{one.host} {one.terminal}')}")
-
-
-def _cleanup_line(found: SessionStatus) -> str:
-    """Say what a cleanup removed."""
-    from cli import output
-    from maestro_state.clock import from_iso, now_ms
-
-    outputs = sum(1 for run in found.runs if run.output_ref and run.output_ref.removed_at)
-    dry_runs = sum(1 for run in found.runs if run.removed_at)
-    counts = [output.counted(number, word) for number, word in ((outputs, "output"), (dry_runs, "dry run")) if number]
-    removed = f"{' and '.join(counts)} removed " if counts else "nothing of a run removed "
-    return removed + output.ago(from_iso(found.session.cleanup_at or ""), now_ms())
-
-
-def _context_line(found: SessionStatus) -> str:
-    drifted = sum(1 for item in found.context if item.drift in ("changed", "missing"))
-    count = f"{len(found.context)} item{'' if len(found.context) == 1 else 's'}"
-    return f"{count}, {drifted} changed since (maestro context list)" if drifted else count
 
 
 @session.command()

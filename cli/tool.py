@@ -68,7 +68,12 @@ def list_tools(app: App, as_json: bool) -> None:
     Example:
       maestro tool list --json
     """
-    _show(app.maestro.tools.list(), as_json=as_json)
+    from cli import output
+
+    rows = app.maestro.tools.list()
+    _show(rows, as_json=as_json)
+    if not as_json and not any(row.status for row in rows):
+        output.note("maestro tool check looks which of them are installed here")
 
 
 @tool.command()

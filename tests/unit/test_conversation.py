@@ -103,7 +103,7 @@ def test_who_asked_what_and_how_it_ended():
         "0002 · tries again: api: overloaded",
         "0002 · not allowed: Write: a.py",
         "0002 │ done",
-        "0002 ✓ success · 12 s · opus · 1.2k in, 340 out tokens · $0.0210 · 1 not allowed",
+        "0002 ✓ success · 12 s · opus · 1.2k tokens in, 340 out · $0.0210 · 1 not allowed",
     ]
 
 

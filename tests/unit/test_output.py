@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from cli import first_screen, output
@@ -99,3 +101,20 @@ def test_the_first_screen_fits_and_names_every_command():
     assert set(COMMANDS) <= words
     assert "Others" not in text
     assert "Others   unheard-of" in "\n".join(first_screen.lines({**COMMANDS, "unheard-of": ()}))
+
+
+def test_an_error_is_one_line_in_a_pipe_and_broken_between_words_on_a_terminal(capsys, monkeypatch):
+    """What to do next stands in a row of its own where the whole does not fit; nothing is wider than the screen."""
+    message, hint = "there is no such thing in this place, wherever one looks for it " * 2, "maestro session list --all"
+    whole = f"maestro: {message} → {hint}\n"
+    output.error_line("code", message, hint, as_json=False)
+    assert capsys.readouterr().err == whole
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    output.error_line("code", message, hint, as_json=False)
+    shown = capsys.readouterr().err
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.endswith(f"\n  → {hint}\n")
+    assert " ".join(shown.split()) == " ".join(whole.split())
+    output.error_line("code", "short", hint, as_json=False)
+    assert capsys.readouterr().err == f"maestro: short → {hint}\n"
