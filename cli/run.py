@@ -74,7 +74,7 @@ def run(
       git diff | maestro run "explain" --tool claude
       maestro run - < question.txt
     """
-    from cli import figures, output
+    from cli import output
     from cli.following import follow
 
     if prompt is None and not from_stdin and from_file is None and arguments:
@@ -119,11 +119,18 @@ def run(
     if as_json:
         _print_document(app, ended)
     else:
-        if ended.status == "success":
-            output.note(f"{ended.id} {figures.ending(ended)}", quiet=True)
-        if ended.warning:
-            output.warning(f"run {ended.id}: {ended.warning}")
+        _say_end(ended)
     return verdict(ended)
+
+
+def _say_end(ended: Run) -> None:
+    """Say what a run consumed, and what to know of a success; of a failure its reason is the error of the command."""
+    from cli import figures, output
+
+    if ended.status == "success":
+        output.note(f"{ended.id} {figures.ending(ended)}", quiet=True)
+    if ended.warning:
+        output.warning(f"run {ended.id}: {ended.warning}")
 
 
 def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tuple[bytes, str]:
