@@ -48,6 +48,17 @@ def state_home(env: Mapping[str, str]) -> str | None:
     return _user_folder(env, "XDG_STATE_HOME", os.path.join(".local", "state"))
 
 
+def user_home(env: Mapping[str, str]) -> str | None:
+    """Return the user's home folder, or None for a user without one."""
+    home = env.get("HOME", "")
+    if os.path.isabs(home):
+        return home
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
 def is_inside(path: str, root: str | None) -> bool:
     """Tell whether whoever may write the project may also write here."""
     if root is None:
@@ -186,13 +197,8 @@ def _user_folder(env: Mapping[str, str], variable: str, fallback: str) -> str | 
     chosen = env.get(variable, "")
     if os.path.isabs(chosen):  # the XDG rules say to ignore a relative one
         return chosen
-    home = env.get("HOME", "")
-    if not os.path.isabs(home):
-        try:
-            home = pwd.getpwuid(os.getuid()).pw_dir
-        except KeyError:
-            return None
-    return os.path.join(home, fallback)
+    home = user_home(env)
+    return None if home is None else os.path.join(home, fallback)
 
 
 def _read_regular(descriptor: int) -> bytes:

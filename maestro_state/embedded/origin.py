@@ -9,6 +9,7 @@ keeps it; a copy or a restored backup does not, until `maestro trust`.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerStorageError, ServerUnavailable
@@ -18,6 +19,7 @@ from maestro_state.private_files import (
     open_private_folder,
     read_private,
     state_home,
+    user_home,
     write_private,
 )
 
@@ -39,7 +41,9 @@ _NOT_OURS = "if it is yours: maestro trust; if not: move .maestro/server away"
 def check_origin(folder: int, root: Path) -> None:
     """Refuse data that was not made here; mark a folder that has none yet."""
     if is_made_here(folder, root):
-        return
+        if _is_servers_own(folder):
+            return
+        raise ServerUnavailable("the server data in .maestro/server was not written by its server", hint=_NOT_OURS)
     if has_data(folder):
         if _read_mark(folder) == _inode_of(folder):  # all that earlier versions wrote
             reason = "has the mark of an earlier version, which anybody could have written"
@@ -102,18 +106,52 @@ def vouch(folder: int, root: Path) -> None:
             hint="make it writable for you alone, or set XDG_STATE_HOME to a folder of your own",
         ) from error
     try:
+        with suppress(FileNotFoundError):
+            _make_own(folder)
         write_private(folder, MARK, token, durable=True)
     except OSError as error:
         reason = f"cannot write .maestro/server/{MARK}: {error.strerror}"
         raise ServerStorageError(reason, hint="free space on this disk") from error
 
 
+def _is_servers_own(folder: int) -> bool:
+    """Tell whether all data has the mode that a server here gives it: git takes the place of files that it ignores.
+
+    What `git pull` writes has the user's own mode, which is that of the server only for who keeps everything private.
+    """
+    try:
+        data = os.open(DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        with os.scandir(data) as entries:
+            return not any(entry.stat(follow_symlinks=False).st_mode & 0o077 for entry in entries)
+    finally:
+        os.close(data)
+
+
+def _make_own(folder: int) -> None:
+    """Give data that somebody vouched for the mode that a server here would have given it."""
+    data = os.open(DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        for name in os.listdir(data):
+            file, _ = open_own_file(data, name, os.O_RDONLY)
+            try:
+                os.fchmod(file, 0o600)
+            finally:
+                os.close(file)
+    finally:
+        os.close(data)
+
+
 def _state_path(root: Path) -> str | None:
     """Return where digests of marks are kept; None when whoever brings the project could bring them too."""
-    home = state_home(os.environ)
-    if home is None or is_inside(home, os.fspath(root)):
-        return None
-    return os.path.join(home, "maestro", "servers")
+    place, home = state_home(os.environ), user_home(os.environ)
+    if place is None or (is_inside(place, os.fspath(root)) and not is_inside(home or "/", os.fspath(root))):
+        return None  # whoever brings a whole home folder needs no server to be obeyed
+    return os.path.join(place, "maestro", "servers")
 
 
 def _digest(mark: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,55 @@ def test_a_state_folder_that_cannot_be_written_is_named(project: Path, own_home:
     with pytest.raises(ServerUnavailable, match=r"cannot note in .*/maestro/servers.*: ") as caught:
         ensure(project, supervise=False)
     assert "XDG_STATE_HOME" in caught.value.hint
+
+
+def test_data_that_git_put_in_its_place_is_not_loaded(project: Path, monkeypatch):
+    """Git replaces files that are ignored without a word: what a pull writes among one's own data is refused."""
+    monkeypatch.chdir(project)
+    umask = os.umask(0o022)
+    try:
+        upstream, clone = project / "upstream", project / "clone"
+        upstream.mkdir()
+        _git(upstream, "init", "-q", "-b", "main")
+        _git(upstream, "commit", "-q", "--allow-empty", "-m", "first")
+        _git(project, "clone", "-q", str(upstream), str(clone))
+        ensure(clone, supervise=False)
+        (clone / ".maestro" / ".gitignore").write_text("*\n")
+        stop(clone)
+        ensure(clone, supervise=False)  # control: it is one's own until then
+        stop(clone)
+        (log,) = Path(data_path(clone), origin.DATA).glob("*.incr.aof")
+        evil = upstream / log.relative_to(clone)
+        evil.parent.mkdir(parents=True)
+        evil.write_bytes(b"*3\r\n$3\r\nSET\r\n$4\r\nevil\r\n$1\r\n1\r\n")
+        _git(upstream, "add", "-f", ".")
+        _git(upstream, "commit", "-q", "-m", "second")
+        _git(clone, "pull", "-q")
+        assert log.read_bytes() == evil.read_bytes()  # control: git did that
+        with pytest.raises(ServerUnavailable, match="not written by its server"):
+            ensure(clone, supervise=False)
+        assert vouch_for_data(clone)
+        ensure(clone, supervise=False)
+        assert call(clone, "GET", "evil") == "1"
+        stop(clone)
+    finally:
+        os.umask(umask)
+
+
+def test_a_home_folder_can_be_a_project(monkeypatch):
+    """The state folder is inside the project then, and nobody can bring one without bringing the other."""
+    with temporary_project() as home:
+        monkeypatch.setenv("HOME", str(home))
+        ensure(home, supervise=False)
+        call(home, "SET", "key", "value")
+        stop(home)
+        ensure(home, supervise=False)
+        assert call(home, "GET", "key") == "value"
+
+
+def _git(folder: Path, *words: str) -> None:
+    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
 def _records(home: Path) -> list[Path]:
