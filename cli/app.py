@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
+#: The name of connections that do not keep the embedded stack running; its own begin so too.
+ONLOOKER = "maestro-stack-watch"
+
+
 class App:
     """The state of one command."""
 
     #: The process that a person or a script started, where the command runs in another.
     caller: ClassVar[int | None] = None
+    #: Whether the embedded stack is seen to; not by those who stop it or look at it.
+    heals = True
 
     def __init__(self, project: str | None, session_ref: str | None) -> None:
         """Keep the global options; nothing is opened yet."""
@@ -33,7 +39,33 @@ class App:
 
             self._maestro = Maestro(self.folder, session=self.session_ref)
             self._maestro.project.warn = _warn
+            if self.heals and self._maestro.settings.redis_url is None:
+                self._heal(self._maestro)
         return self._maestro
+
+    def _heal(self, maestro: Maestro) -> None:
+        """Bring back what was killed: whatever the command is, runs must not wait for the next one."""
+        from maestro_state.embedded import heal
+        from maestro_state.errors import ServerUnavailable
+
+        try:
+            heal(maestro.project.root)
+        except ServerUnavailable:
+            return  # whoever needs the server will say it
+
+    def only_look(self) -> None:
+        """Go on without keeping the embedded stack running, and without starting it again."""
+        from maestro_state import Maestro
+
+        opened = self.maestro
+        if opened.settings.redis_url is not None:
+            return
+        # Named outright: then nobody starts it.
+        url = f"unix://{opened.address.path}"
+        self._maestro = Maestro(self.folder, session=self.session_ref, redis_url=url, client_name=ONLOOKER)
+        self._maestro.server.connection.retry_s = 0.5  # one that is gone is said to be
+        self._maestro.project.warn = _warn
+        opened.close()
 
     def terminal(self) -> Terminal:
         """Say who is looking, for those who look too."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 5.0
 #: and where the stack brings its own: on a busy machine that one is still starting, and nobody has to do anything.
 _OWN_WORKER_S = 60.0
+#: Seconds a run may wait behind others before a program that follows it is told.
+_QUEUED_S = 2.0
 
 
 def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
@@ -64,6 +66,7 @@ class _Screen:
         self._drawn = False
         self._doing = ""
         self._told_retry = False
+        self._told_state = ""
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._has_line = sys.stderr.isatty()
@@ -107,7 +110,7 @@ class _Screen:
         said = f"trying again: {summary}" if kind == "retry" else f"{data.get('name', '')} {summary}"
         self._doing = f" · {output.safe(said).strip()}"
         if self._has_line:
-            self._draw(int(time.monotonic() - self._since), "")
+            self._draw(int(time.monotonic() - self._since), "running", "")
         elif kind == "retry" and not quiet and not self._told_retry:
             self._told_retry = True
             output.warning(f"run {self._run.id}: {said}")
@@ -117,14 +120,29 @@ class _Screen:
             waited_s = time.monotonic() - self._since
             if self.is_overdue(waited_s):
                 self._warn_if_alone()
+            state = "running" if self._claimed else self._waits()
             if self._has_line:
                 tokens = self._tokens()
                 with self._lock:
-                    self._draw(int(waited_s), tokens)
+                    self._draw(int(waited_s), state, tokens)
+            elif state != self._told_state and not self._claimed and waited_s >= _QUEUED_S and "ahead" in state:
+                self._told_state = state
+                with self._lock:
+                    output.warning(f"run {self._run.id} is {state} (MAESTRO_WORKERS says how many there are)")
 
     def is_overdue(self, waited_s: float) -> bool:
         """Tell whether it is time to ask if there is a worker at all."""
         return not self._claimed and not self._warned and waited_s >= self._patience_s
+
+    def _waits(self) -> str:
+        """Say what the run waits for, and how many are before it."""
+        from maestro_state.errors import MaestroError
+
+        try:
+            ahead = self._app.maestro.runs.ahead(self._run.id)
+        except MaestroError:
+            ahead = None  # whoever follows will say it
+        return "waiting for a worker" if ahead is None else f"waiting for a free worker, {ahead} ahead"
 
     def _tokens(self) -> str:
         """Say what the tool has consumed so far, if it told."""
@@ -151,10 +169,9 @@ class _Screen:
             self._erase()
             output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
-    def _draw(self, seconds: int, tokens: str) -> None:
+    def _draw(self, seconds: int, what: str, tokens: str) -> None:
         if not self._at_line_start or self._over.is_set():
             return
-        what = "running" if self._claimed else "waiting for a worker"
         tool = output.clip(output.safe(self._run.tool), 30)
         text = output.clip(
             f"{self._run.id} {tool} · {what} · {seconds} s{tokens}{self._doing}", output.screen_columns() - 1

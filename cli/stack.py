@@ -31,6 +31,7 @@ def status(app: App, as_json: bool) -> None:
     """
     from cli import output
 
+    app.heals = False
     found = app.maestro.stack.status()
     if as_json:
         output.document(found)
@@ -64,6 +65,7 @@ def stop(app: App, as_json: bool) -> int:
         most = max(most, left)
         shown.update(most - left, most)
 
+    app.heals = False
     found = app.maestro.stack.stop(show)
     shown.done()
     if as_json:

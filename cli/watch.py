@@ -14,6 +14,7 @@ from cli.app import App, json_option, pass_app
 if TYPE_CHECKING:
     import threading
 
+    from maestro_state import Event
     from maestro_state.contents import Run
 
 #: Longest time to wait for an event, in seconds: a year.
@@ -51,11 +52,11 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
     last = cursor or app.maestro.follow.newest(session_id)
     is_pinned = bool(ref or app.session_ref or app.maestro.settings.session)
     shown = Conversation(_Runs(app, session_id), session.user_id)
+    is_own = app.maestro.settings.redis_url is None
+    app.only_look()
     try:
         with _told_of_another(app, session_id, wanted=not (is_pinned or as_json)):
-            for event in app.maestro.follow.events(
-                session_id, cursor=last, until_idle_ms=until_idle_ms, terminal=app.terminal()
-            ):
+            for event in _events(app, session_id, last, until_idle_ms, is_own=is_own):
                 last = event.id
                 if as_json:
                     output.json_line(event.document())
@@ -69,6 +70,45 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
     for line in [] if as_json else shown.rest():
         output.line(line)
     return 0
+
+
+def _events(
+    app: App, session_id: str, cursor: str | None, until_idle_ms: int | None, *, is_own: bool
+) -> Iterator[Event]:
+    """Yield the events of a session; while the embedded stack is stopped, wait until somebody starts it again."""
+    from maestro_state.errors import ServerUnavailable
+
+    while True:
+        try:
+            for event in app.maestro.follow.events(
+                session_id, cursor=cursor, until_idle_ms=until_idle_ms, terminal=app.terminal()
+            ):
+                cursor = event.id
+                yield event
+        except ServerUnavailable:
+            if not is_own:
+                raise
+            if not _await_stack(app, until_idle_ms):
+                return
+        else:
+            return
+
+
+def _await_stack(app: App, until_idle_ms: int | None) -> bool:
+    """Wait until the stack runs again, without starting it; False when that takes longer than there is to wait."""
+    import time
+
+    from cli import output
+    from maestro_state.embedded import is_running
+
+    output.warning("the stack was stopped; watching goes on when a command starts it again (Ctrl-C leaves)")
+    until_s = None if until_idle_ms is None else time.monotonic() + until_idle_ms / 1000
+    while not is_running(app.maestro.project.root):
+        if until_s is not None and time.monotonic() >= until_s:
+            return False
+        time.sleep(_LOOK_S / 2)
+    output.warning("the stack is back")
+    return True
 
 
 @contextmanager

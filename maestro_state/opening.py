@@ -13,6 +13,9 @@ from maestro_state.ops.terms import Terms
 from maestro_state.project import Project, find_root
 from maestro_state.settings_cache import Settings, load_settings
 
+#: How far the clocks of a team's machines may differ, in milliseconds, before a living owner counts as gone.
+SKEW_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -36,6 +39,8 @@ class Opening:
             grace_ms=settings.dirty_grace_seconds * 1000,
             idle_after_ms=settings.idle_after_seconds * 1000,
             max_value_bytes=settings.max_blob_bytes,
+            # On a socket everybody is on one machine.
+            skew_ms=0 if (settings.redis_url or "unix://").startswith("unix://") else SKEW_MS,
             wait_replicas=settings.wait_replicas,
         )
         if settings.redis_url:

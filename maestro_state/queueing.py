@@ -91,6 +91,12 @@ def job_status(terms: Terms, job_id: str) -> Query:
     return Query(("HGET", terms.keys.queue(job_id)[0], "status"), lambda reply: None if reply is None else text(reply))
 
 
+def jobs_ahead(terms: Terms, session_id: str, run_id: str, fence: int) -> Query:
+    """Ask how many jobs are taken before that of a run; None when it does not wait in the queue."""
+    job_id = job_id_of(terms, session_id, run_id, fence)
+    return Query(("LPOS", terms.keys.queue(job_id)[1], job_id), lambda reply: None if reply is None else int(reply))
+
+
 def waiting_jobs(terms: Terms) -> Query:
     """Ask how many jobs wait."""
     return Query(("LLEN", terms.keys.queue("")[1]), int)

@@ -24,6 +24,7 @@ from maestro_state.errors import (
     ServerUnavailable,
     WorkFailed,
 )
+from maestro_state.handover import leave, reach
 from maestro_state.logs import bound, get_logger, redact_text
 from maestro_state.ops.claims import BEAT_MS, Claim, Ended
 from maestro_state.ops.excerpts import Excerpt
@@ -87,7 +88,9 @@ class Workshop:
         """Carry out a run; return its status, None when there was nothing to do or the claim was lost."""
         maestro = self.maestro
         with bound(session=session_id, run=run_id):
-            if self._is_for_others(session_id, run_id):
+            # Before the claim: a run whose environment others have is theirs.
+            handed = self.channel.environment(session_id, run_id) if self.channel is not None else None
+            if handed is None and self._is_for_others(session_id, run_id):
                 _log.info("run_left_to_others")
                 return None
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -96,7 +99,7 @@ class Workshop:
             except (LostClaim, NotFound) as error:
                 _log.info("run_not_claimed", reason=str(error))
                 return None
-            attempt = _Attempt(self, maestro, claim)
+            attempt = _Attempt(self, maestro, claim, handed)
             self.is_at_work = True
             try:
                 ended = attempt.make()
@@ -119,22 +122,24 @@ class Workshop:
             return ended.status
 
     def _is_for_others(self, session_id: str, run_id: str) -> bool:
-        """Tell whether a worker of another machine, which lives, was handed what this run is to see.
+        """Tell whether somebody else, who lives, was handed what this run is to see.
 
         Then it is left alone: looking after runs that wait, somebody puts the job back, until the right one takes it.
         """
-        if self.maestro.address.is_embedded:
-            return False  # all its workers are on this machine, and were told
-        own = self.channel.holder if self.channel is not None else ""
         holders = self.maestro.claims.holders(session_id, run_id)
-        return bool(holders) and own not in holders and self.maestro.queue.has_worker_of(holders)
+        if not holders or (self.channel is not None and self.channel.holder in holders):
+            return False
+        here = reach(self.maestro.address, self.maestro.settings.namespace)
+        leave(here)
+        return any(holder.name in holders for holder in here) or self.maestro.queue.has_worker_of(holders)
 
 
 class _Attempt:
     """One attempt at a run."""
 
-    def __init__(self, workshop: Workshop, maestro: Maestro, claim: Claim) -> None:
+    def __init__(self, workshop: Workshop, maestro: Maestro, claim: Claim, handed: dict[str, str] | None) -> None:
         self._workshop = workshop
+        self._handed = handed
         self._maestro = maestro
         self._claim = claim
         self._limit = maestro.settings.max_output_bytes
@@ -205,15 +210,12 @@ class _Attempt:
 
         WorkFailed when they cannot be had any more: never silently others.
         """
-        run, channel = self._claim.run, self._workshop.channel
+        run, found = self._claim.run, self._handed
         if not run.holders:
             missing = [name for name in run.env if name not in os.environ]
             if missing:
                 raise WorkFailed(f"{', '.join(missing)} is not set on {socket.gethostname()}, where the worker runs")
             return dict(os.environ)
-        found = None
-        if channel is not None and channel.holder in run.holders:
-            found = channel.environment(self._claim.session_id, run.id)
         if found is None:
             raise WorkFailed(GONE)
         # Where the tool works, as if it had been started there.

@@ -50,6 +50,12 @@ class AsyncQueue:
         status: str | None = await self._queue.fetch(query)
         return status
 
+    async def ahead(self, session_id: str, run_id: str, fence: int) -> int | None:
+        """Count the jobs that are taken before a run's; None when it does not wait."""
+        query = queueing.jobs_ahead(self._server.terms, session_id, run_id, fence)
+        found: int | None = await self._queue.fetch(query)
+        return found
+
     async def waiting(self) -> int:
         """Count the jobs that no worker has taken yet."""
         count: int = await self._queue.fetch(queueing.waiting_jobs(self._server.terms))

@@ -12,12 +12,12 @@ from maestro_state._async.choices import AsyncChoices
 from maestro_state._async.claims import AsyncClaims
 from maestro_state._async.parts import AsyncParts, PartList
 from maestro_state._async.queue import AsyncQueue
+from maestro_state._async.run_events import AsyncRunEvents
 from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state.catalog import Tool, resolve
 from maestro_state.catalog.attaching import check_attachable, shown_files
-from maestro_state.clock import from_iso
-from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
+from maestro_state.contents import Run, SentItem, ToolOptions
 from maestro_state.errors import (
     ContextChanged,
     InvalidTransition,
@@ -34,7 +34,6 @@ from maestro_state.handover import Handover, Holder, hand_over, leave
 from maestro_state.models import Event
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
-from maestro_state.ops import events as event_ops
 from maestro_state.ops import runs as ops
 from maestro_state.ops.parts import arranged
 from maestro_state.rendering import render
@@ -46,9 +45,6 @@ RunList = list[Run]
 Events = list[Event]
 Sent = list[SentItem]
 SentContents = list[tuple[SentItem, bytes]]
-
-#: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
-LOOK_MS = 1_000
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -79,7 +75,7 @@ class AsyncRuns:
         self._sessions = sessions
         self._queue = queue
         self._settings = settings
-        self._claims = AsyncClaims(server, queue)
+        self._events = AsyncRunEvents(server, AsyncClaims(server, queue))
         self._choices = AsyncChoices(server, settings, root)
         self._parts = AsyncParts(server, settings)
 
@@ -255,16 +251,21 @@ class AsyncRuns:
     async def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = await self._sessions.resolve(ref)
-        found: RunList = await self._server.fetch(contents_ops.read_runs(self._server.terms, session_id))
+        query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
+        found: RunList = await self._server.look(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or await (await self._sessions.source(session_id)).runs()
 
     async def read(self, run_id: str = "last", ref: str | None = None) -> Run:
-        """Return one run; `last` is the newest successful one with output, else the newest one."""
+        """Return one run; `last` is the newest successful one with output, else the newest one.
+
+        One whose owner gives no more signs of life is shown as what it will be found to be, not as running.
+        """
         session_id = await self._sessions.resolve(ref)
         number = await self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
+        query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
-            found: Run = await self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+            found: Run = await self._server.look(query)
         except NotFound:
             found = await self._archived_run(session_id, number)
         return found
@@ -318,38 +319,8 @@ class AsyncRuns:
         Whoever follows also sees to it that a run whose worker is gone is ended, and one that waits has a job.
         """
         session_id = await self._sessions.resolve(ref)
-        after = cursor or f"{from_iso(run.created_at) - 1}"
-        while True:
-            page = await self._page(session_id, after)
-            for event in page:
-                after = event.id
-                if event.data.get("run") == run.id:
-                    yield event
-                    if event.type == "run.finished":
-                        return
-                elif event.type == "session.aborted":
-                    return
-            if not page:
-                if (await self.read(run.id, session_id)).status not in OPEN:
-                    if not await self._page(session_id, after, wait=False):
-                        return
-                    continue
-                await self._look_after(session_id, run.id)
-
-    async def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
-        terms, page = self._server.terms, ops.OUTPUT_PAGE
-        command = event_ops.read_after(terms, session_id, after, LOOK_MS if wait else None, page)
-        if wait:
-            reply = await self._server.connection.block(*command, block_ms=LOOK_MS)
-        else:
-            reply = await self._server.connection.call(*command)
-        return event_ops.merge(terms, session_id, reply, page)
-
-    async def _look_after(self, session_id: str, run_id: str) -> None:
-        try:
-            await self._claims.recover_run(session_id, run_id)
-        except Refused:
-            return  # the session was frozen meanwhile: the next look shows it
+        async for event in self._events.follow(session_id, run, cursor):
+            yield event
 
     async def wait(self, run: Run, ref: str | None = None) -> Run:
         """Return a run when it has ended."""
@@ -388,6 +359,13 @@ class AsyncRuns:
             await self.cancel(number, session_id)
         except (RunIsOver, NotReplicated):
             return  # it ended by itself meanwhile; or the freeze that follows says that replicas are missing
+
+    async def ahead(self, run_id: str, ref: str | None = None) -> int | None:
+        """Count what is taken before a run that waits for a free worker; None for one that does not wait."""
+        session_id = await self._sessions.resolve(ref)
+        number = ops.check_run_id(run_id)
+        fence = await self._server.fetch(claim_ops.read_fence(self._server.terms, session_id, number))
+        return await self._queue.ahead(session_id, number, fence)
 
     async def workers(self) -> int:
         """Count the workers that listen for runs now."""

@@ -135,7 +135,8 @@ class AsyncLive:
 
     async def runs(self) -> list[Run]:
         """Return every run, oldest first."""
-        found: list[Run] = await self._server.fetch(contents.read_runs(self._server.terms, self.id))
+        query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
+        found: list[Run] = await self._server.look(query)
         return found
 
     async def relevant(self) -> list[RelevantOutput]:

@@ -13,12 +13,12 @@ from maestro_state._sync.choices import Choices
 from maestro_state._sync.claims import Claims
 from maestro_state._sync.parts import Parts, PartList
 from maestro_state._sync.queue import Queue
+from maestro_state._sync.run_events import RunEvents
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.catalog import Tool, resolve
 from maestro_state.catalog.attaching import check_attachable, shown_files
-from maestro_state.clock import from_iso
-from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
+from maestro_state.contents import Run, SentItem, ToolOptions
 from maestro_state.errors import (
     ContextChanged,
     InvalidTransition,
@@ -35,7 +35,6 @@ from maestro_state.handover import Handover, Holder, hand_over, leave
 from maestro_state.models import Event
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
-from maestro_state.ops import events as event_ops
 from maestro_state.ops import runs as ops
 from maestro_state.ops.parts import arranged
 from maestro_state.rendering import render
@@ -47,9 +46,6 @@ RunList = list[Run]
 Events = list[Event]
 Sent = list[SentItem]
 SentContents = list[tuple[SentItem, bytes]]
-
-#: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
-LOOK_MS = 1_000
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -80,7 +76,7 @@ class Runs:
         self._sessions = sessions
         self._queue = queue
         self._settings = settings
-        self._claims = Claims(server, queue)
+        self._events = RunEvents(server, Claims(server, queue))
         self._choices = Choices(server, settings, root)
         self._parts = Parts(server, settings)
 
@@ -256,16 +252,21 @@ class Runs:
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = self._sessions.resolve(ref)
-        found: RunList = self._server.fetch(contents_ops.read_runs(self._server.terms, session_id))
+        query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
+        found: RunList = self._server.look(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or (self._sessions.source(session_id)).runs()
 
     def read(self, run_id: str = "last", ref: str | None = None) -> Run:
-        """Return one run; `last` is the newest successful one with output, else the newest one."""
+        """Return one run; `last` is the newest successful one with output, else the newest one.
+
+        One whose owner gives no more signs of life is shown as what it will be found to be, not as running.
+        """
         session_id = self._sessions.resolve(ref)
         number = self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
+        query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
-            found: Run = self._server.fetch(ops.read_run(self._server.terms, session_id, number))
+            found: Run = self._server.look(query)
         except NotFound:
             found = self._archived_run(session_id, number)
         return found
@@ -319,38 +320,8 @@ class Runs:
         Whoever follows also sees to it that a run whose worker is gone is ended, and one that waits has a job.
         """
         session_id = self._sessions.resolve(ref)
-        after = cursor or f"{from_iso(run.created_at) - 1}"
-        while True:
-            page = self._page(session_id, after)
-            for event in page:
-                after = event.id
-                if event.data.get("run") == run.id:
-                    yield event
-                    if event.type == "run.finished":
-                        return
-                elif event.type == "session.aborted":
-                    return
-            if not page:
-                if (self.read(run.id, session_id)).status not in OPEN:
-                    if not self._page(session_id, after, wait=False):
-                        return
-                    continue
-                self._look_after(session_id, run.id)
-
-    def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
-        terms, page = self._server.terms, ops.OUTPUT_PAGE
-        command = event_ops.read_after(terms, session_id, after, LOOK_MS if wait else None, page)
-        if wait:
-            reply = self._server.connection.block(*command, block_ms=LOOK_MS)
-        else:
-            reply = self._server.connection.call(*command)
-        return event_ops.merge(terms, session_id, reply, page)
-
-    def _look_after(self, session_id: str, run_id: str) -> None:
-        try:
-            self._claims.recover_run(session_id, run_id)
-        except Refused:
-            return  # the session was frozen meanwhile: the next look shows it
+        for event in self._events.follow(session_id, run, cursor):
+            yield event
 
     def wait(self, run: Run, ref: str | None = None) -> Run:
         """Return a run when it has ended."""
@@ -389,6 +360,13 @@ class Runs:
             self.cancel(number, session_id)
         except (RunIsOver, NotReplicated):
             return  # it ended by itself meanwhile; or the freeze that follows says that replicas are missing
+
+    def ahead(self, run_id: str, ref: str | None = None) -> int | None:
+        """Count what is taken before a run that waits for a free worker; None for one that does not wait."""
+        session_id = self._sessions.resolve(ref)
+        number = ops.check_run_id(run_id)
+        fence = self._server.fetch(claim_ops.read_fence(self._server.terms, session_id, number))
+        return self._queue.ahead(session_id, number, fence)
 
     def workers(self) -> int:
         """Count the workers that listen for runs now."""

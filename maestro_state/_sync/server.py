@@ -20,6 +20,7 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
+from maestro_state.ops.contents import server_uptime
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
@@ -35,6 +36,9 @@ class LookInto(Protocol):
     def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
         """Return what is known about that by then."""
 
+
+#: Seconds within which an owner that waits for a server gives its next sign of life, once the server is back.
+RETURN_S = 6
 
 #: What reading a reply raises when a record is not what it should be.
 UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
@@ -117,6 +121,16 @@ class Server:
         except UNREADABLE as error:
             raise damage(error, _key_of(query)) from error
         return query.read(self.connection.call(*query.command))
+
+    def look(self, query: Query) -> Any:
+        """Run a read of something as it is shown and as it is recorded; owners that are silent count as gone.
+
+        Not yet on a server that has only just come back: every lease ran out meanwhile, whoever lives.
+        """
+        found, recorded = self.fetch(query)
+        if recorded is not None and self.fetch(server_uptime()) < RETURN_S:
+            return recorded
+        return found
 
     def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
         """Drop what a stranger put in the place of an index, which a sweep fills again; False if it is none."""

@@ -136,7 +136,8 @@ class Live:
 
     def runs(self) -> list[Run]:
         """Return every run, oldest first."""
-        found: list[Run] = self._server.fetch(contents.read_runs(self._server.terms, self.id))
+        query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
+        found: list[Run] = self._server.look(query)
         return found
 
     def relevant(self) -> list[RelevantOutput]:

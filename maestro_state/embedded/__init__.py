@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from maestro_state.embedded.paths import socket_address, socket_path
     from maestro_state.embedded.server import ensure
-    from maestro_state.embedded.supervision import await_supervisor, ensure_supervisor, supervisor_alive
+    from maestro_state.embedded.supervision import await_supervisor, ensure_supervisor, heal, supervisor_alive
 
 __all__ = [
     "Status",
@@ -29,6 +29,7 @@ __all__ = [
     "cut_off",
     "ensure",
     "ensure_supervisor",
+    "heal",
     "is_running",
     "repair_log",
     "settle",
@@ -46,6 +47,7 @@ _HOMES = {
     "ensure": "server",
     "await_supervisor": "supervision",
     "ensure_supervisor": "supervision",
+    "heal": "supervision",
     "supervisor_alive": "supervision",
     "vouch_for_data": "control",
 }

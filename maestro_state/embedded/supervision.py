@@ -50,6 +50,27 @@ def ensure_supervisor(root: Path) -> bool:
     return supervisor_alive(root) or _spawn(root)
 
 
+def heal(root: Path) -> None:
+    """Start a supervisor for a server that has none: it was killed, and with it everything that it looked after.
+
+    Two looks at locks where all is well. Starts no server, and creates nothing; one that never had a supervisor was
+    started without on purpose.
+    """
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return
+    try:
+        is_alone = (
+            paths.STACK_LOCK in os.listdir(folder)
+            and not locks.is_locked(folder, paths.STACK_LOCK)
+            and locks.is_locked(folder, paths.SERVER_LOCK)
+        )
+    finally:
+        os.close(folder)
+    if is_alone:
+        ensure_supervisor(root)
+
+
 def await_supervisor(root: Path, timeout_s: float = 30.0) -> bool:
     """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
     deadline = time.monotonic() + timeout_s

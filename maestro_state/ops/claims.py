@@ -13,6 +13,7 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.contents import Activity, OutputRef, Run, SentItem, Usage
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound
+from maestro_state.ops.contents import LOST
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.runs import ending, resting, said_of
 from maestro_state.ops.terms import Stamp, Terms
@@ -25,8 +26,6 @@ BEAT_MS = 500
 #: How long a lease must have been seen ended before the owner counts as gone: the server may have been away itself, and
 #: an owner that waits for it comes back within this time.
 PATIENCE_MS = 2_000
-
-LOST = "its worker was lost while it ran"
 
 
 class Claim(msgspec.Struct, frozen=True):

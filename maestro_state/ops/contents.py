@@ -62,6 +62,38 @@ def read_items(terms: Terms, session_id: str) -> Query:
     return Query(("HGETALL", terms.keys.of_session(session_id, "items")), read)
 
 
+#: Why a run ended whose owner gave no more signs of life.
+LOST = "its worker was lost while it ran"
+
+
+def shown(stored: dict[str, bytes], run_id: str, lost_before_ms: int) -> Run:
+    """Return a run as it is shown: one whose lease is over as what whoever looks after it will find it to be."""
+    run = run_of(stored, run_id)
+    if not is_silent(stored, run_id, lost_before_ms):
+        return run
+    if stored.get(f"{run_id}:cancel"):
+        return msgspec.structs.replace(run, status="canceled", error=LOST)
+    if int(stored.get(f"{run_id}:retries", b"0")):
+        return msgspec.structs.replace(run, status="pending")
+    return msgspec.structs.replace(run, status="error", error=LOST)
+
+
+def is_silent(stored: dict[str, bytes], run_id: str, lost_before_ms: int) -> bool:
+    """Tell whether a run's owner has let its lease run out."""
+    is_running = stored.get(f"{run_id}:status") == b"running"
+    return is_running and int(stored.get(f"{run_id}:lease", b"0")) < lost_before_ms
+
+
+def server_uptime() -> Query:
+    """Ask for how many seconds the server has been up."""
+
+    def read(reply: bytes) -> int:
+        line = reply.partition(b"uptime_in_seconds:")[2].split(b"\r\n", 1)[0]
+        return int(line) if line.isdigit() else 0
+
+    return Query(("INFO", "server"), read)
+
+
 def run_of(stored: dict[str, bytes], run_id: str) -> Run:
     """Put together a run from its fields: as one text, in which a later field counts, decoded once."""
     parts = [stored[run_id][:-1]]
@@ -88,6 +120,19 @@ def relevant_in(stored: dict[str, bytes]) -> list[RelevantOutput]:
 def read_runs(terms: Terms, session_id: str) -> Query:
     """Read every run, oldest first."""
     return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), lambda reply: runs_in(fields_of(reply)))
+
+
+def look_at_runs(terms: Terms, session_id: str, now_ms: int) -> Query:
+    """Read every run, oldest first: as they are shown, and, if that differs, as they are recorded."""
+
+    def read(reply: list[bytes]) -> tuple[list[Run], list[Run] | None]:
+        stored, lost_before_ms = fields_of(reply), now_ms - terms.skew_ms
+        names = sorted(filter(_RUN_ID.fullmatch, stored), key=int)
+        if not any(is_silent(stored, name, lost_before_ms) for name in names):
+            return [run_of(stored, name) for name in names], None
+        return [shown(stored, name, lost_before_ms) for name in names], [run_of(stored, name) for name in names]
+
+    return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), read)
 
 
 def read_relevant(terms: Terms, session_id: str) -> Query:

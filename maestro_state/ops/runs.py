@@ -12,7 +12,7 @@ from maestro_state.clock import iso
 from maestro_state.contents import ContextItem, Flags, Run, SentItem, ToolOptions, preview
 from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
 from maestro_state.models import Event
-from maestro_state.ops.contents import run_of
+from maestro_state.ops.contents import is_silent, run_of, shown
 from maestro_state.ops.events import event_of
 from maestro_state.ops.excerpts import excerpt_of
 from maestro_state.ops.parts import Part, arranged
@@ -233,6 +233,22 @@ def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
         if run_id not in stored:
             raise RunNotFound(session_id, run_id)
         return run_of(stored, run_id)
+
+    return Query(("HMGET", terms.keys.of_session(session_id, "runs"), *names), read)
+
+
+def look_at_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Query:
+    """Read one run: as it is shown, and, if that differs, as it is recorded."""
+    names = [*_fields(run_id), *(f"{run_id}:{name}" for name in ("lease", "retries", "cancel"))]
+
+    def read(reply: list[bytes | None]) -> tuple[Run, Run | None]:
+        stored = {name: value for name, value in zip(names, reply, strict=True) if value is not None}
+        if run_id not in stored:
+            raise RunNotFound(session_id, run_id)
+        found = run_of(stored, run_id)
+        if not is_silent(stored, run_id, now_ms - terms.skew_ms):
+            return found, None
+        return shown(stored, run_id, now_ms - terms.skew_ms), found
 
     return Query(("HMGET", terms.keys.of_session(session_id, "runs"), *names), read)
 

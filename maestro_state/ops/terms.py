@@ -16,6 +16,7 @@ class Terms(msgspec.Struct, frozen=True):
     grace_ms: int  #: how much longer keys live while the archive is not up to date
     idle_after_ms: int
     max_value_bytes: int  #: largest message or field
+    skew_ms: int = 0  #: how far the clocks of those who use the server may differ
     wait_replicas: int = 0  #: replicas that must have a change that matters
 
 

@@ -1,0 +1,71 @@
+"""Following one run to its end, and seeing to it that it has one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from maestro_state._async.claims import AsyncClaims
+from maestro_state._async.server import AsyncServer
+from maestro_state.clock import from_iso
+from maestro_state.contents import OPEN, Run
+from maestro_state.errors import NotFound, Refused
+from maestro_state.models import Event
+from maestro_state.ops import events as event_ops
+from maestro_state.ops import runs as ops
+
+Events = list[Event]
+
+#: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
+LOOK_MS = 1_000
+
+
+class AsyncRunEvents:
+    """The events of runs, one run at a time."""
+
+    def __init__(self, server: AsyncServer, claims: AsyncClaims) -> None:
+        """Take what looks after runs whose worker is gone."""
+        self._server = server
+        self._claims = claims
+
+    async def follow(self, session_id: str, run: Run, cursor: str | None) -> AsyncIterator[Event]:
+        """Yield the events of a run until it has ended, from its start or after `cursor`."""
+        after = cursor or f"{from_iso(run.created_at) - 1}"
+        while True:
+            page = await self._page(session_id, after)
+            for event in page:
+                after = event.id
+                if event.data.get("run") == run.id:
+                    yield event
+                    if event.type == "run.finished":
+                        return
+                elif event.type == "session.aborted":
+                    return
+            if not page:
+                if not await self._is_open(session_id, run.id):
+                    if not await self._page(session_id, after, wait=False):
+                        return
+                    continue
+                await self._look_after(session_id, run.id)
+
+    async def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
+        terms, page = self._server.terms, ops.OUTPUT_PAGE
+        command = event_ops.read_after(terms, session_id, after, LOOK_MS if wait else None, page)
+        if wait:
+            reply = await self._server.connection.block(*command, block_ms=LOOK_MS)
+        else:
+            reply = await self._server.connection.call(*command)
+        return event_ops.merge(terms, session_id, reply, page)
+
+    async def _is_open(self, session_id: str, run_id: str) -> bool:
+        """Tell whether a run's record says that it is not over; as it is shown it may only look so."""
+        try:
+            run: Run = await self._server.fetch(ops.read_run(self._server.terms, session_id, run_id))
+        except NotFound:
+            return False  # the server has let go of the session: everything in it is over
+        return run.status in OPEN
+
+    async def _look_after(self, session_id: str, run_id: str) -> None:
+        try:
+            await self._claims.recover_run(session_id, run_id)
+        except Refused:
+            return  # the session was frozen meanwhile: the next look shows it

@@ -1,0 +1,72 @@
+# Generated from maestro_state/_async by `make generate`. Do not edit.
+"""Following one run to its end, and seeing to it that it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from maestro_state._sync.claims import Claims
+from maestro_state._sync.server import Server
+from maestro_state.clock import from_iso
+from maestro_state.contents import OPEN, Run
+from maestro_state.errors import NotFound, Refused
+from maestro_state.models import Event
+from maestro_state.ops import events as event_ops
+from maestro_state.ops import runs as ops
+
+Events = list[Event]
+
+#: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
+LOOK_MS = 1_000
+
+
+class RunEvents:
+    """The events of runs, one run at a time."""
+
+    def __init__(self, server: Server, claims: Claims) -> None:
+        """Take what looks after runs whose worker is gone."""
+        self._server = server
+        self._claims = claims
+
+    def follow(self, session_id: str, run: Run, cursor: str | None) -> Iterator[Event]:
+        """Yield the events of a run until it has ended, from its start or after `cursor`."""
+        after = cursor or f"{from_iso(run.created_at) - 1}"
+        while True:
+            page = self._page(session_id, after)
+            for event in page:
+                after = event.id
+                if event.data.get("run") == run.id:
+                    yield event
+                    if event.type == "run.finished":
+                        return
+                elif event.type == "session.aborted":
+                    return
+            if not page:
+                if not self._is_open(session_id, run.id):
+                    if not self._page(session_id, after, wait=False):
+                        return
+                    continue
+                self._look_after(session_id, run.id)
+
+    def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
+        terms, page = self._server.terms, ops.OUTPUT_PAGE
+        command = event_ops.read_after(terms, session_id, after, LOOK_MS if wait else None, page)
+        if wait:
+            reply = self._server.connection.block(*command, block_ms=LOOK_MS)
+        else:
+            reply = self._server.connection.call(*command)
+        return event_ops.merge(terms, session_id, reply, page)
+
+    def _is_open(self, session_id: str, run_id: str) -> bool:
+        """Tell whether a run's record says that it is not over; as it is shown it may only look so."""
+        try:
+            run: Run = self._server.fetch(ops.read_run(self._server.terms, session_id, run_id))
+        except NotFound:
+            return False  # the server has let go of the session: everything in it is over
+        return run.status in OPEN
+
+    def _look_after(self, session_id: str, run_id: str) -> None:
+        try:
+            self._claims.recover_run(session_id, run_id)
+        except Refused:
+            return  # the session was frozen meanwhile: the next look shows it
