@@ -36,25 +36,34 @@ def export(app: App, ref: str | None, form: str, path: str | None, redact: bool,
 @click.command()
 @click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--all", "every", is_flag=True, help="Every archive of this project.")
+@click.option("--secrets", is_flag=True, help="Also list what looks like a secret that a tool printed.")
 @json_option
 @pass_app
-def verify(app: App, ref: str | None, every: bool, as_json: bool) -> int:
+def verify(app: App, ref: str | None, every: bool, secrets: bool, as_json: bool) -> int:
     """Check that an archive is what was written: every digest, file by file.
+
+    With --secrets, file, line and kind of each place that looks like a secret, never the value; they do not count as
+    damage. maestro export --redact leaves them out.
 
     \b
     Example:
-      maestro verify fix-login
+      maestro verify fix-login --secrets
     """
     from cli import output
 
-    report = app.maestro.archive.verify_all() if every else app.maestro.archive.verify(ref)
+    room = app.maestro.archive
+    report = room.verify_all() if every else room.verify(ref)
+    leaks = (room.secrets_all() if every else room.secrets(ref)) if secrets else []
     if as_json:
-        output.document(report)
+        output.document(output.plain(report) | ({"secrets": leaks} if secrets else {}))
     else:
         for damage in report.damaged:
             output.line(f"{output.colour('damaged', 'red')}  {output.safe(damage.path)}: {output.safe(damage.reason)}")
         word = output.state_word("ok") if report.ok else output.colour(f"{len(report.damaged)} damaged", "red")
         gone = f", {len(report.removed)} removed by cleanup" if report.removed else ""
+        for leak in leaks:
+            output.line(f"{output.colour('secret', 'yellow')}  {output.safe(leak.path)}:{leak.line}: {leak.rule}")
+        gone += f", {output.counted(len(leaks), 'place')} like a secret" if secrets else ""
         output.line(f"{report.checked} files checked, {word}{gone}")
     return 0 if report.ok else 1
 

@@ -18,6 +18,7 @@ from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state._async.sweep import AsyncRecoverer, AsyncSweep, SweepReport
 from maestro_state.archive.export import file_name
+from maestro_state.archive.leaks import Leak, find_leaks, marked
 from maestro_state.archive.places import Places
 from maestro_state.archive.redaction import Secrets
 from maestro_state.archive.retention import CleanupReport, clean
@@ -110,6 +111,21 @@ class AsyncArchives:
             await self.sync(session_id)
         return verify(self._places.own, session_id)
 
+    async def secrets(self, ref: str | None = None) -> list[Leak]:
+        """Return where a session's archive holds what looks like a secret that a tool printed; never the value."""
+        session_id = await self._sessions.resolve(ref)
+        if session_id not in self._places.own.ids():
+            await self.sync(session_id)
+        return find_leaks(self._places.own, session_id)
+
+    async def secrets_all(self) -> list[Leak]:
+        """Return that of every archive of this checkout, by path from the folder of sessions."""
+        found = []
+        for session_id in sorted(self._places.own.ids()):
+            leaks = find_leaks(self._places.own, session_id)
+            found += [Leak(f"{session_id}/{one.path}", one.line, one.rule) for one in leaks]
+        return found
+
     async def verify_all(self) -> Report:
         """Check every archive of this checkout."""
         checked, damaged, removed = 0, [], []
@@ -173,6 +189,9 @@ class AsyncArchives:
             else:
                 name = file_name(iso(self._server.now_ms()), form)
                 path = await patiently(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
+        if not redact and (count := marked(self._places.own, source.id)):
+            places = "1 place looks" if count == 1 else f"{count} places look"
+            notes.append(f"{places} like a secret that a tool printed: export --redact leaves it out")
         return Exported(path, form, notes)
 
 

@@ -29,6 +29,7 @@ from maestro_state.errors import (
     RunNotFound,
     SessionExpired,
     SessionNotFound,
+    WorkFailed,
 )
 from maestro_state.handover import Handover, Holder, hand_over, leave
 from maestro_state.models import Event
@@ -310,8 +311,17 @@ class AsyncRuns:
             yield piece
 
     async def output(self, run_id: str, ref: str | None = None) -> bytes:
-        """Return what a run printed so far, byte for byte."""
-        return b"".join([chunk async for chunk in self.chunks(run_id, ref)])
+        """Return what a run printed so far, byte for byte; refuse more than a run may print."""
+        parts, left = list[bytes](), self._settings.max_output_bytes
+        async for chunk in self.chunks(run_id, ref):
+            parts.append(chunk)
+            left -= len(chunk)
+            if left < 0:
+                raise WorkFailed(
+                    f"the output of run {run_id} has more than {self._settings.max_output_bytes} bytes",
+                    hint=f"maestro show {run_id} prints it piece by piece",
+                )
+        return b"".join(parts)
 
     async def follow(self, run: Run, ref: str | None = None, *, cursor: str | None = None) -> AsyncIterator[Event]:
         """Yield the events of a run until it has ended, from its start or after `cursor`.

@@ -18,12 +18,13 @@ from maestro_state._sync.source import FIRST, Live
 from maestro_state._sync.streams import is_of_this_history, merge_streams, write_streams
 from maestro_state.archive import layout
 from maestro_state.archive.home import Home
+from maestro_state.archive.leaks import mark
 from maestro_state.archive.places import Places
 from maestro_state.archive.verify import verify
 from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause
 from maestro_state.contents import ContextItem, Run, last_output
-from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, SessionNotFound
+from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, MaestroError, SessionNotFound
 from maestro_state.models import id_order
 from maestro_state.ops import archiving
 from maestro_state.ops.archiving import Before, Moment
@@ -87,6 +88,10 @@ class Flush:
         if self._places.is_own(moment.project):
             self._places.project.index_refresh(IndexRow.of(moment.session))
         current = self._mark(live.id, moment.last_id)
+        if written and moment.session.state in FROZEN:
+            # Last: whoever waits for the archive has it by now, and it is whole without.
+            with suppress(MaestroError, OSError):
+                mark(home, live.id)
         path = home.path_of(live.id)
         return Flushed(live.id, path, moment.session.state, written, current)
 

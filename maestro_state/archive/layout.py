@@ -14,6 +14,8 @@ runs/0001/activity.jsonl           what the run's agent did, one line each
 messages.jsonl  events.jsonl  outputs.jsonl    one line each, in order of their ids; outputs only where chunks end
 maestro.json                       everything of the record that session.json has no field for, and the whole contents
 manifest.json                      every file with its SHA-256, and how far the archive goes
+secrets.json                       where tools printed what looks like a secret; only if there is something, not in the
+                                   manifest
 """
 
 from __future__ import annotations
