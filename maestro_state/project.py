@@ -86,18 +86,28 @@ _decode_index = msgspec.json.Decoder(_IndexFile).decode
 
 
 def find_root(start: str | os.PathLike[str]) -> str:
-    """Return the nearest parent with `.maestro/`, else the git root, else the folder itself."""
+    """Return the nearest parent with `.maestro/`, else the git root, else the folder itself.
+
+    Of a folder above, only one's own `.maestro/` counts: in a shared place anybody could have put one there to get what
+    is written in every project below.
+    """
     start = os.path.realpath(start)
     if not os.path.isdir(start):
         raise UsageError(f"{start} is not a folder", hint="maestro --project DIR …")
     candidates = [start]
     while (parent := os.path.dirname(candidates[-1])) != candidates[-1]:
         candidates.append(parent)
-    for marker in (".maestro", ".git"):
-        for folder in candidates:
-            if os.path.lexists(os.path.join(folder, marker)):
-                return folder
-    return start
+    for folder in candidates:
+        if os.path.lexists(path := os.path.join(folder, ".maestro")) and (folder == start or _is_own(path)):
+            return folder
+    return next((folder for folder in candidates if os.path.lexists(os.path.join(folder, ".git"))), start)
+
+
+def _is_own(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 class Project:
