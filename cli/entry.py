@@ -65,6 +65,7 @@ CHANGES = frozenset(
         "session sync",
         "tool list",
         "use",
+        "wait",
         "wsession breadcrumb",
         "wsession end",
         "wsession pause",

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("cli.session", "status", "Show where a session stands and who is looking at it."),
     "runs": ("cli.runs", "runs", "List the runs of a session."),
     "show": ("cli.runs", "show", "Show what a run printed."),
+    "wait": ("cli.wait", "wait", "Return when runs are over: with 0 if all of them succeeded, else with 1."),
     "cancel": ("cli.runs", "cancel", "Cancel a run."),
     "context": ("cli.context", "context", "Add files, texts and outputs to what runs are sent along."),
     "use": ("cli.tool", "use", "Choose the tool that runs of this session use, and how it is called."),

@@ -10,6 +10,7 @@ import click
 from cli import offers
 from cli.app import App, json_option, pass_app
 from cli.arguments import HandsOn, tool_options
+from cli.notifying import notify_option
 
 if TYPE_CHECKING:
     from maestro_state.contents import Run
@@ -32,6 +33,7 @@ _NAMED_MAX = 20
 @click.option("--refresh", is_flag=True, help="Take files that changed since they were added as they are now.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
 @click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
+@notify_option
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
 @click.option("--confirm", is_flag=True, help="Show what would be sent where, and ask.")
 @click.option("--cookie", metavar="ID", help="Leave a breadcrumb in this work session.")
@@ -54,6 +56,7 @@ def run(
     dry: bool,
     confirm: bool,
     detach: bool,
+    notify: bool,
     goes_on: bool,
     continue_from: str | None,
     arguments: tuple[str, ...],
@@ -76,7 +79,9 @@ def run(
     """
     from cli import output
     from cli.following import follow
+    from cli.notifying import tell
 
+    _check_notify(wanted=notify, waits=not (detach or dry))
     if prompt is None and not from_stdin and from_file is None and arguments:
         prompt, arguments = arguments[0], arguments[1:]
     content, source = _prompt(prompt, from_stdin, from_file)
@@ -98,12 +103,7 @@ def run(
     call_worker(app)
     started = room.start(content, dry=dry, say=None if dry or as_json else output.warning, **asked)
     if dry:
-        preview = room.preview_of(started)
-        if as_json:
-            shown = {"argv": preview.argv, "stdin": preview.stdin.decode(errors="replace")}
-            output.document({**output.plain(started), "exit_code": None, "preview": shown})
-        else:
-            _show_preview(preview.argv, preview.stdin)
+        _show_dry(app, started, as_json=as_json)
         return 0
     warn_if_alone(app)
     if detach:
@@ -116,6 +116,8 @@ def run(
     ended = follow(app, started, quiet=as_json)
     if ended is None:
         return 130
+    if notify:
+        tell(app.maestro.settings.notify, ended)
     if as_json:
         _print_document(app, ended)
     else:
@@ -131,6 +133,13 @@ def _say_end(ended: Run) -> None:
         output.note(f"{ended.id} {figures.ending(ended)}", quiet=True)
     if ended.warning:
         output.warning(f"run {ended.id}: {ended.warning}")
+
+
+def _check_notify(*, wanted: bool, waits: bool) -> None:
+    from maestro_state.errors import UsageError
+
+    if wanted and not waits:
+        raise UsageError("--notify is told of the end, and this does not wait for it", hint="maestro wait --notify")
 
 
 def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tuple[bytes, str]:
@@ -209,6 +218,17 @@ def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) 
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
     _show_preview(preview.argv, preview.stdin)
     return iso(now_ms()) if output.confirmed("Send this?") else None
+
+
+def _show_dry(app: App, started: Run, *, as_json: bool) -> None:
+    from cli import output
+
+    preview = app.maestro.runs.preview_of(started)
+    if as_json:
+        shown = {"argv": preview.argv, "stdin": preview.stdin.decode(errors="replace")}
+        output.document({**output.plain(started), "exit_code": None, "preview": shown})
+    else:
+        _show_preview(preview.argv, preview.stdin)
 
 
 def _show_preview(argv: list[str], stdin: bytes) -> None:

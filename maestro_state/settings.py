@@ -111,6 +111,12 @@ class MaestroSettings(BaseSettings):
     server_binary: _Path | None = Field(
         None, description="Redis or Valkey program to run as the private server.", json_schema_extra=_PATH
     )
+    notify: str | None = Field(
+        None,
+        pattern=r"^[^\x00-\x1f\x7f]{1,1024}$",
+        description="Command that is told when a run ends, with --notify; a project's file never sets it.",
+        json_schema_extra={"user_only": True, "allowed": "a command line of 1 to 1024 printable characters"},
+    )
     ttl_seconds: _Number = Field(
         7 * _DAY, ge=1, le=_TEN_YEARS, description="Time without activity after which a session expires."
     )
@@ -245,7 +251,7 @@ def _add_project_file(
     if file is None:
         return []
     table = _read_table(os.path.join(os.path.abspath(project_root), SETTINGS_FILE), file.content, digests)
-    ignored = [] if file.trusted else sorted(name for name in table if not _mark(name, "project"))
+    ignored = sorted(name for name in table if _mark(name, "user_only") or not (file.trusted or _mark(name, "project")))
     found.update({name: entry for name, entry in table.items() if name not in ignored})
     return ignored
 

@@ -40,6 +40,8 @@ COMMAND_LINE = "command line"
 SECRETS = frozenset({"redis_url", "queue_url"})
 #: Of one terminal, not of a machine or a project: from the environment or the command line only.
 ENV_ONLY = frozenset({"session", "cookie", "tool"})
+#: Of one person: a project's file cannot set it, trusted or not.
+USER_ONLY = frozenset({"notify"})
 #: Not cached: each is read again where it came from, and `check` is all the validation it has.
 _FRESH = SECRETS | ENV_ONLY
 
@@ -63,6 +65,7 @@ class Settings:
     tool: str | None = None
     archive_root: str | None = None
     server_binary: str | None = None
+    notify: str | None = None
     ttl_seconds: int = 604_800
     idle_after_seconds: int = 900
     checkpoint_seconds: int = 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from maestro_state._async.claims import AsyncClaims
 from maestro_state._async.server import AsyncServer
@@ -20,7 +20,7 @@ LOOK_MS = 1_000
 
 
 class AsyncRunEvents:
-    """The events of runs, one run at a time."""
+    """The events of runs, and their ends."""
 
     def __init__(self, server: AsyncServer, claims: AsyncClaims) -> None:
         """Take what looks after runs whose worker is gone."""
@@ -46,6 +46,23 @@ class AsyncRunEvents:
                         return
                     continue
                 await self._look_after(session_id, run.id)
+
+    async def ends(self, session_id: str, run_ids: Sequence[str]) -> AsyncIterator[str]:
+        """Yield which of these runs is over, each when it is."""
+        # Before they are looked at: what ends after that comes after this event.
+        after: str = await self._server.fetch(event_ops.last_id(self._server.terms, session_id))
+        waited, page = set(run_ids), Events()
+        while waited:
+            ended = {str(event.data.get("run")) for event in page if event.type == "run.finished"}
+            # First, and while nothing happens, as when one is lost or the session is frozen, each is looked at.
+            for run_id in sorted(waited & ended if page else waited):
+                if await self._is_open(session_id, run_id):
+                    await self._look_after(session_id, run_id)
+                else:
+                    waited.remove(run_id)
+                    yield run_id
+            page = await self._page(session_id, after) if waited else page
+            after = page[-1].id if page else after
 
     async def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
         terms, page = self._server.terms, ops.OUTPUT_PAGE

@@ -339,6 +339,18 @@ class AsyncRuns:
             pass
         return await self.read(run.id, session_id)
 
+    async def wait_each(self, run_ids: Sequence[str] = (), ref: str | None = None) -> AsyncIterator[Run]:
+        """Yield each of these runs when it is over; without names, of those open now. RunNotFound before any wait."""
+        session_id = await self._sessions.resolve(ref)
+        named = run_ids or await self._server.fetch(ops.read_open(self._server.terms, session_id))
+        numbers = [(await self.read(number, session_id)).id for number in named]
+        async for number in self._events.ends(session_id, numbers):
+            yield await self.read(number, session_id)
+
+    async def wait_all(self, run_ids: Sequence[str] = (), ref: str | None = None) -> RunList:
+        """Return these runs when all of them are over; without names, those open now."""
+        return [run async for run in self.wait_each(run_ids, ref)]
+
     async def cancel(self, run_id: str | None = None, ref: str | None = None) -> Run:
         """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
         session_id = await self._sessions.resolve(ref)

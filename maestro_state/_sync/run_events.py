@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from maestro_state._sync.claims import Claims
 from maestro_state._sync.server import Server
@@ -21,7 +21,7 @@ LOOK_MS = 1_000
 
 
 class RunEvents:
-    """The events of runs, one run at a time."""
+    """The events of runs, and their ends."""
 
     def __init__(self, server: Server, claims: Claims) -> None:
         """Take what looks after runs whose worker is gone."""
@@ -47,6 +47,23 @@ class RunEvents:
                         return
                     continue
                 self._look_after(session_id, run.id)
+
+    def ends(self, session_id: str, run_ids: Sequence[str]) -> Iterator[str]:
+        """Yield which of these runs is over, each when it is."""
+        # Before they are looked at: what ends after that comes after this event.
+        after: str = self._server.fetch(event_ops.last_id(self._server.terms, session_id))
+        waited, page = set(run_ids), Events()
+        while waited:
+            ended = {str(event.data.get("run")) for event in page if event.type == "run.finished"}
+            # First, and while nothing happens, as when one is lost or the session is frozen, each is looked at.
+            for run_id in sorted(waited & ended if page else waited):
+                if self._is_open(session_id, run_id):
+                    self._look_after(session_id, run_id)
+                else:
+                    waited.remove(run_id)
+                    yield run_id
+            page = self._page(session_id, after) if waited else page
+            after = page[-1].id if page else after
 
     def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
         terms, page = self._server.terms, ops.OUTPUT_PAGE

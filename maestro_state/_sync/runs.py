@@ -340,6 +340,18 @@ class Runs:
             pass
         return self.read(run.id, session_id)
 
+    def wait_each(self, run_ids: Sequence[str] = (), ref: str | None = None) -> Iterator[Run]:
+        """Yield each of these runs when it is over; without names, of those open now. RunNotFound before any wait."""
+        session_id = self._sessions.resolve(ref)
+        named = run_ids or self._server.fetch(ops.read_open(self._server.terms, session_id))
+        numbers = [(self.read(number, session_id)).id for number in named]
+        for number in self._events.ends(session_id, numbers):
+            yield self.read(number, session_id)
+
+    def wait_all(self, run_ids: Sequence[str] = (), ref: str | None = None) -> RunList:
+        """Return these runs when all of them are over; without names, those open now."""
+        return [run for run in self.wait_each(run_ids, ref)]
+
     def cancel(self, run_id: str | None = None, ref: str | None = None) -> Run:
         """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
         session_id = self._sessions.resolve(ref)

@@ -278,6 +278,26 @@ async def test_follow_gives_every_event_of_one_run_and_ends_with_it(backend: Bac
         await maestro.runs.cancel(other.id)
 
 
+async def test_waiting_ends_when_the_runs_do(backend: Backend):
+    """Those named, or those open, in the order they end; what is over already is there at once."""
+    async with backend.open_async() as maestro, backend.open_async() as other:
+        session = await maestro.sessions.start("runs", tool="echo")
+        assert await maestro.runs.wait_all() == []
+        runs = [await maestro.runs.start("p") for _ in range(3)]
+        claims = [await maestro.claims.claim(session.id, run.id, run.id) for run in runs]
+        await maestro.claims.finish(claims[0], Ended(status="error", error="no"))
+        waiting = asyncio.create_task(other.runs.wait_all())
+        both = asyncio.create_task(other.runs.wait_all([runs[0].id, runs[2].id]))
+        await maestro.claims.finish(claims[2], Ended(status="success"))
+        assert [(run.id, run.status) for run in await both] == [("0001", "error"), ("0003", "success")]
+        assert not waiting.done()
+        await maestro.claims.finish(claims[1], Ended(status="success"))
+        assert "0002" in [run.id for run in await waiting]
+        assert {run.status for run in await other.runs.wait_all(["1", "2"])} == {"error", "success"}
+        with pytest.raises(RunNotFound):
+            await maestro.runs.wait_all(["1", "7"])
+
+
 async def test_large_output_is_read_in_pieces_and_whole(backend: Backend):
     """Hundreds of chunks, mixed with another run's, come back in order and exact."""
     async with backend.open_async() as maestro:

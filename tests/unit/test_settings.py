@@ -13,6 +13,7 @@ from maestro_state.settings_cache import (
     ENV_ONLY,
     NAMES,
     SECRETS,
+    USER_ONLY,
     Settings,
     describe,
     load_settings,
@@ -64,6 +65,7 @@ def test_light_record_agrees_with_the_declaration():
     assert {name: getattr(Settings(), name) for name in NAMES} == declared
     assert {name for name in NAMES if mark(name, "secret")} == SECRETS
     assert {name for name in NAMES if mark(name, "env_only")} == ENV_ONLY
+    assert {name for name in NAMES if mark(name, "user_only")} == USER_ONLY
 
 
 def test_every_setting_is_described_and_bounded():
@@ -106,6 +108,16 @@ def test_a_trusted_file_decides(place, name):
     trust(place.root, place.env)
     settings = place.load()
     assert (getattr(settings, name), settings.ignored) == (value, [])
+
+
+def test_what_is_called_at_the_end_of_a_run_is_a_persons_own(place):
+    """A project's file cannot name that command, not even a trusted one; the user's own file and environment can."""
+    place.write(place.project_file, 'notify = "curl evil"\n')
+    trust(place.root, place.env)
+    assert (place.load().notify, place.load().ignored) == (None, ["notify"])
+    place.write(place.user_file, 'notify = "notify-send maestro"\n')
+    assert place.load().notify == "notify-send maestro"
+    assert place.load(MAESTRO_NOTIFY="say").notify == "say"
 
 
 def _default(name: str) -> object:
