@@ -27,7 +27,9 @@ _NAMED_MAX = 20
 @click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="Use this tool instead of the session's.")
 @tool_options
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the tool's last conversation in this session.")
-@click.option("--continue-from", metavar="RUN", help="Go on with the conversation of this run.")
+@click.option(
+    "--continue-from", metavar="RUN", shell_complete=offers.runs, help="Go on with the conversation of this run."
+)
 @click.option("--history", type=click.IntRange(min=0), metavar="N", help="Hand on the last N messages at most.")
 @click.option("--no-history", is_flag=True, help="Hand on nothing of what was said before.")
 @click.option("--refresh", is_flag=True, help="Take files that changed since they were added as they are now.")

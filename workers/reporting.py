@@ -55,12 +55,6 @@ def split_at_character(data: bytes) -> tuple[bytes, bytes]:
     return data, b""
 
 
-def last_line(stderr: bytes) -> str:
-    """Return the last line of stderr that says something."""
-    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:500] if lines else ""
-
-
 def open_stderr_log(root: Path, claim: Claim) -> int | None:
     """Open the file that keeps all of a tool's stderr beside the session, for those who look for a fault."""
     from maestro_state.embedded.paths import LOG_FOLDER, open_folder

@@ -37,7 +37,7 @@ from workers.finalize import PutBack
 from workers.guard import Guard
 from workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
 from workers.outbox import Outbox
-from workers.reporting import completed, encoded, last_line, open_stderr_log, refusals, split_at_character
+from workers.reporting import completed, encoded, open_stderr_log, refusals, split_at_character
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
@@ -362,7 +362,7 @@ class _Attempt:
         return b"".join(printed) if finished.stopped is None and finished.exit_code == 0 else b""
 
     def _judge(self, outcome: Outcome, finished: Finished) -> tuple[str, str | None]:
-        said = last_line(finished.stderr)
+        said = outcome.last_words
         tail = f": {said}" if said else ""
         match finished.stopped:
             case "canceled":

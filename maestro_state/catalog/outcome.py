@@ -24,6 +24,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()  #: as the tool told; `delta` makes this call's share of it
     text: str = ""  #: what a last line without newline still had to say
     trouble: str | None = None  #: what it was still trying to get over when it ended
+    last_words: str = ""  #: the last line of stderr that says something to people
     denied: tuple[str, ...] = ()  #: what it was refused permission for
 
 

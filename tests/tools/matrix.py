@@ -182,7 +182,8 @@ def row(tool: str) -> dict[str, str]:
     cells: dict[str, str] = {}
     with temporary_project() as project, TemporaryDirectory() as home, model_api(answer=None) as api:
         env = environment(Path(home), api.origin, f"{Path(MAESTRO).parent}:{os.environ['PATH']}")
-        env |= {"XDG_CONFIG_HOME": "", "IS_SANDBOX": "1" if os.geteuid() == 0 else ""}
+        # Words that steer the API in one prompt must not come back as history in the next.
+        env |= {"MAESTRO_HISTORY_BYTES": "0", "XDG_CONFIG_HOME": "", "IS_SANDBOX": "1" if os.geteuid() == 0 else ""}
         bench = Bench(tool, project, api, env)
         started = bench.maestro("session", "start", tool, "--tool", tool)
         assert "id" in started, started
@@ -200,7 +201,8 @@ def row(tool: str) -> dict[str, str]:
 
 def main(words: list[str]) -> int:
     """Look at the tools and print the table."""
-    tools = [word for word in words if not word.startswith("-")] or list(TOOLS)
+    asked = [word for word in words if not word.startswith("-")] or TOOLS
+    tools = [tool for tool in TOOLS if tool in asked]
     rows = {tool: row(tool) for tool in tools}
     versions = {tool: _version(tool) for tool in tools}
     header = ("", *(f"{tool} {versions[tool]}" for tool in tools))

@@ -161,4 +161,19 @@ def test_retries_are_told_as_they_happen(tool: str, status: str):
     found = read(tool, f"refused-{status}")
     retries = found.did("retry")
     assert retries
+    assert found.outcome.trouble == retries[-1][1] or found.outcome.error
     assert all(status in summary for _, summary in retries)
+
+
+@pytest.mark.parametrize("tool", ["opencode", "qwen", "llm", "gemini"])
+def test_a_refusal_that_is_final_is_no_retry(tool: str):
+    """Nobody is told of tries that were not made."""
+    assert read(tool, "refused-404").did("retry") == []
+
+
+@pytest.mark.parametrize("tool", ["gemini", "opencode"])
+def test_last_words_are_words(tool: str):
+    """A log line or a brace is not what a tool had to say."""
+    said = read(tool, "refused-500").outcome.last_words
+    assert "level=" not in said
+    assert said == "" or any(char.isalpha() for char in said)

@@ -83,8 +83,9 @@ class JsonLines(ABC):
         del line
 
     def is_noise(self, line: bytes) -> bool:
-        """Tell whether a line of stderr says nothing to people."""
-        return not line.strip(b" \t\r{}[]();,")
+        """Tell whether a line of stderr says nothing to people: brackets, or where in a program something happened."""
+        line = line.strip(b" \t\r{}[]();,")
+        return not line or line.startswith(b"at ")
 
     def retried(self, name: str, reason: str) -> None:
         """Note that the tool tries again, and why: if it is ended meanwhile, that is the reason."""
@@ -109,6 +110,7 @@ class JsonLines(ABC):
             usage=self.usage,
             text="".join(texts),
             trouble=None if self.warning is None else shorten(self.warning),
+            last_words=last_line(stderr)[:ERROR_MAX],
             denied=tuple(self.activities.denied),
         )
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from maestro_state.catalog.outcome import Outcome
 from maestro_state.catalog.streams.activity import DENIED, FILE_CHANGE, TOOL_CALL, about, path_in
 from maestro_state.catalog.streams.lines import JsonLines, count, money, part, total, words
+from maestro_state.contents import Activity
 
 _WRITERS = frozenset({"write", "edit", "patch", "multiedit"})
 
 #: The model of an answer; `small=true` is one that only finds a title.
 _MODEL = re.compile(rb"message=stream providerID=(\S{1,100}) modelID=(\S{1,200}) .*small=false")
-_ERROR = re.compile(rb'level=ERROR .*?(?:error|cause)="?([^\n]{1,300})')
+#: A try that failed, and the end of all of them.
+_FAILED = re.compile(rb'level=ERROR .*message="stream error" .*small=false .*error\.error="?([^"\n]{1,300})')
+_GIVEN_UP = re.compile(rb"level=ERROR .*message=process ")
 _LOG = re.compile(rb"^timestamp=\S+ level=")
 
 
@@ -20,6 +24,13 @@ class Stream(JsonLines):
     """Text from text events; numbers summed over steps; done when the last step finished for good."""
 
     terminal = "step_finish"
+
+    def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
+        """Start before the first byte."""
+        super().__init__(tool, exit_codes)
+        #: The try that failed last, and whether it was looked at already: then it is tried again.
+        self._failed: str | None = None
+        self._was_looked_at = False
 
     def on_event(self, event: dict[str, Any]) -> list[str]:
         """Take one line."""
@@ -45,8 +56,30 @@ class Stream(JsonLines):
         """Read the model from its log, and what went wrong there; a log line is no last word of the tool's."""
         if found := _MODEL.search(line):
             self.told(model=b"/".join(found.groups()).decode("utf-8", "replace"))
-        elif (found := _ERROR.search(line)) and b"models.dev" not in line:
-            self.retried("error", found[1].decode("utf-8", "replace").strip('"'))
+        elif found := _FAILED.search(line):
+            self._tell_retry()
+            self._failed, self._was_looked_at = found[1].decode("utf-8", "replace"), False
+        elif _GIVEN_UP.search(line):
+            self._failed = None
+
+    def _tell_retry(self) -> None:
+        if self._failed is not None:
+            self.retried("stream error", self._failed)
+        self._failed = None
+
+    def take_activities(self) -> list[Activity]:
+        """Return what the agent did; a try that failed is one to be repeated when it is not given up at once."""
+        if self._was_looked_at:
+            self._tell_retry()
+        self._was_looked_at = self._failed is not None
+        return super().take_activities()
+
+    def end(self, exit_code: int | None, stderr: bytes = b"") -> Outcome:
+        """Judge the call; one that was ended had meant to try again."""
+        self.hear(b"\n")
+        if self.failure is None:
+            self._tell_retry()
+        return super().end(exit_code, stderr)
 
     def is_noise(self, line: bytes) -> bool:
         """Tell whether a line of stderr says nothing to people."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 from maestro_state.catalog.outcome import ERROR, SUCCESS, Outcome
-from maestro_state.catalog.streams.lines import last_line, shorten
+from maestro_state.catalog.streams.lines import ERROR_MAX, last_line, shorten
 from maestro_state.contents import Activity, Usage
 
 
@@ -39,9 +39,9 @@ class Stream:
         """Judge the call by its exit code."""
         rest = self._decoder.decode(b"", final=True)
         if exit_code == 0:
-            return Outcome(status=SUCCESS, text=rest)
+            return Outcome(status=SUCCESS, text=rest, last_words=last_line(stderr)[:ERROR_MAX])
         said = self._exit_codes.get(exit_code, "") if exit_code is not None else ""
         said = said or last_line(stderr)
         how = "was killed" if exit_code is None else f"ended with exit code {exit_code}"
         error = shorten(f"{self._tool} {how}{f': {said}' if said else ''}")
-        return Outcome(status=ERROR, error=error, text=rest)
+        return Outcome(status=ERROR, error=error, text=rest, last_words=last_line(stderr)[:ERROR_MAX])
