@@ -142,7 +142,7 @@ def refused(status: str) -> Callable[[Bench], str]:
         expect(ran.get("status") == "error", ran)
         took = time.monotonic() - began
         retries = sum(one["kind"] == "retry" for one in bench.events(ran["id"], "run.activity"))
-        return f"✓ {took:.0f} s{f', {retries} retries' if retries else ''}"
+        return f"✓ {took:.0f} s{f', {retries} retried' if retries else ''}"
 
     return check
 
