@@ -50,8 +50,8 @@ def measure() -> Iterator[Row]:
 
 
 def _worker(bench: Rig) -> Row:
-    bench.await_workers()
-    [ours] = bench.tcp.smembers("rq:workers")
+    bench.bring_workers()
+    [ours] = bench.tcp.smembers("rq:workers:maestro")
     with closing(Queue("rq", bench.port)) as queue:
         weights = [_weight(pid) for pid in (int(bench.tcp.hget(ours, "pid")), queue.pid)]
     return Row("a worker that waits", "an rq worker that waits", *weights, "MB", peer=True)

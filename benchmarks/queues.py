@@ -21,7 +21,7 @@ LESS = "starts the child, keeps nothing"
 def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig(pinned=False, with_worker=True) as bench, ExitStack() as stack:
-        bench.await_workers()
+        bench.bring_workers()
         bench.maestro.sessions.start("queues", tool=shlex.join(CHILD))
         queues, reasons = {}, {}
         for name in NAMES:

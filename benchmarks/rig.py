@@ -55,10 +55,11 @@ class Rig:
     folder: Path
     port: int
 
-    def await_workers(self, count: int = 1) -> None:
-        """Wait until so many workers listen; before that nothing is worth measuring."""
-        while self.maestro.runs.workers() < count:
-            time.sleep(0.05)
+    def bring_workers(self, count: int = 1) -> None:
+        """Have the stack's own workers come, as they do when runs need them; before that nothing is worth measuring."""
+        self.maestro.sessions.start("warm-up", tool="sleep 0.5")
+        for run in [self.maestro.runs.start("come") for _ in range(count)]:
+            self.maestro.runs.wait(run)
 
     def session(self, messages: int, size: int = 300) -> str:
         """Return a new session with so many messages: the first one added, the others copies of it on the server."""

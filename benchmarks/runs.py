@@ -22,8 +22,8 @@ from workers.outbox import BATCH_BYTES
 RUNS = 30
 #: Bytes of the large output, and how often it is made.
 OUTPUT_BYTES, OUTPUTS = 100_000_000, 5
-#: Runs at once, on how many workers, and how long each one's tool takes, in seconds.
-CROWD, WORKERS, TOOL_S = 20, 4, 0.5
+#: Runs at once, and how long each one's tool takes, in seconds.
+CROWD, TOOL_S = 20, 0.5
 
 #: A child that says when it was started.
 CHILD = ["date", "+%s%N"]
@@ -45,7 +45,7 @@ def start_child() -> str:
 def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig(pinned=False, with_worker=True) as bench:
-        bench.await_workers()
+        bench.bring_workers()
         yield _to_start(bench)
         yield from _throughput(bench)
         yield from _crowd(bench)
@@ -119,20 +119,14 @@ def _store(bench: Rig, key: str, argv: list[str]) -> None:
 
 def _crowd(bench: Rig) -> Iterator[Row]:
     """Ask for many runs at once; none may wait or take longer than its share."""
-    command = [sys.executable, "-P", "-m", "workers.worker", "--project", str(bench.folder)]
-    more = [subprocess.Popen(command, env=os.environ) for _ in range(WORKERS - 1)]
-    bench.await_workers(WORKERS)
+    workers = bench.maestro.settings.workers
+    bench.bring_workers(workers)
     bench.maestro.sessions.start("crowd", tool=f"sleep {TOOL_S}")
-    bench.maestro.runs.wait(bench.maestro.runs.start("warm up"))
     begun = time.perf_counter()
     runs = [bench.maestro.runs.start(f"run {number}") for number in range(CROWD)]
     ended = [bench.maestro.runs.wait(run) for run in runs]
     whole_ms = (time.perf_counter() - begun) * 1000
     took = [from_iso(run.finished_at) - from_iso(run.started_at) for run in ended]
-    for worker in more:
-        worker.terminate()
-    for worker in more:
-        worker.wait()
-    ideal_ms = math.ceil(CROWD / WORKERS) * TOOL_S * 1000
-    yield Row(f"{CROWD} runs on {WORKERS} workers, all", "their tools alone", whole_ms, ideal_ms, "ms", 1.25)
+    ideal_ms = math.ceil(CROWD / workers) * TOOL_S * 1000
+    yield Row(f"{CROWD} runs on {workers} workers, all", "their tools alone", whole_ms, ideal_ms, "ms", 1.25)
     yield Row(f"{CROWD} runs at once, the slowest", "the median one", max(took), statistics.median(took), "ms", 1.25)

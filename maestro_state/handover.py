@@ -51,14 +51,16 @@ class Handover:
         holders = reach(self._address, self._namespace)
         if holders or not self._address.is_embedded:
             return holders
-        self.summon()
         from pathlib import Path
 
-        from maestro_state.embedded import supervisor_alive
+        from maestro_state.embedded import heal, is_starting, supervisor_alive
 
+        self.summon()
+        root = Path(self._root)
+        heal(root)
         until_s = time.monotonic() + _START_S
         # It is on its way while it loads what workers need.
-        while not holders and supervisor_alive(Path(self._root)) and time.monotonic() < until_s:
+        while not holders and (supervisor_alive(root) or is_starting()) and time.monotonic() < until_s:
             time.sleep(0.005)
             holders = reach(self._address, self._namespace)
         return holders

@@ -20,6 +20,8 @@ class Channel:
         self._line = line
         self._line.settimeout(_ANSWER_S)
         self.holder = holder
+        self._unpacked = Unpacked()
+        self._asked: tuple[bytes, bytes] | None = None
 
     def say_free(self) -> None:
         """Tell that this worker waits for a job."""
@@ -33,25 +35,34 @@ class Channel:
         """Tell that a run has ended: nobody needs its environment any more."""
         self._say(b"over", session_id.encode(), run_id.encode())
 
+    def ask(self, session_id: str, run_id: str) -> None:
+        """Ask for the environment of a run ahead of time: the answer comes while there is other work."""
+        self._asked = (session_id.encode(), run_id.encode())
+        self._say(b"get", *self._asked)
+
     def environment(self, session_id: str, run_id: str) -> dict[str, str] | None:
         """Return the environment that was handed over for a run; None when it is not there."""
-        self._say(b"get", session_id.encode(), run_id.encode())
-        found = Unpacked()
-        messages: list[list[bytes]] = []
-        while not messages:
+        name = (session_id.encode(), run_id.encode())
+        if self._asked != name:
+            self.ask(session_id, run_id)
+        self._asked = None
+        while True:
             try:
                 data = self._line.recv(1 << 16)
             except OSError:
                 return None
             if not data:
                 return None
-            messages = found.feed(data)
-        word, *variables = messages[0]
-        if word != b"environment":
-            return None
-        pairs = (variable.partition(b"=") for variable in variables)
-        return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+            # An answer to what was asked ahead and never needed is passed over.
+            for word, *told in self._unpacked.feed(data):
+                if tuple(told[:2]) == name:
+                    return None if word != b"environment" else _variables(told[2:])
 
     def _say(self, *parts: bytes) -> None:
         with suppress(OSError):  # the other end is gone: so is this process, in a moment
             self._line.sendall(packed(*parts))
+
+
+def _variables(told: list[bytes]) -> dict[str, str]:
+    pairs = (variable.partition(b"=") for variable in told)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}

@@ -189,7 +189,8 @@ class Pool:
                 member.is_starting, member.free_s = False, None
             case [b"get", session_id, run_id]:
                 found = self._environments.get((session_id.decode(), run_id.decode()))
-                answer = packed(b"none") if found is None else packed(b"environment", *found)
+                name = session_id, run_id
+                answer = packed(b"none", *name) if found is None else packed(b"environment", *name, *found)
                 member.line.settimeout(5.0)
                 with suppress(OSError):  # it was killed while it waited
                     member.line.sendall(answer)

@@ -41,6 +41,7 @@ from maestro_state.embedded.paths import socket_address
 from maestro_state.errors import ConfigError, MaestroError, ServerUnavailable
 from maestro_state.kernel import keep_memory, keep_private
 from maestro_state.logs import configure_logs, get_logger
+from maestro_state.queueing import EXECUTE_RUN
 from workers import jobs
 from workers.channel import Channel
 from workers.guard import Guard
@@ -191,6 +192,8 @@ class RunWorker(OwnRegistries):
         self._job = job
         if self._channel is not None:
             self._channel.say_busy()
+            if job.func_name == EXECUTE_RUN:
+                self._channel.ask(*job.args)  # two names: checked when the job was read
         try:
             super().execute_job(job, queue)
         except (RedisConnectionError, RedisTimeoutError) as error:

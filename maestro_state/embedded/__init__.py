@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     )
     from maestro_state.embedded.paths import socket_address, socket_path
     from maestro_state.embedded.server import ensure
-    from maestro_state.embedded.supervision import await_supervisor, ensure_supervisor, heal, supervisor_alive
+    from maestro_state.embedded.supervision import (
+        await_supervisor,
+        ensure_supervisor,
+        heal,
+        is_starting,
+        supervisor_alive,
+    )
 
 __all__ = [
     "Status",
@@ -31,6 +37,7 @@ __all__ = [
     "ensure_supervisor",
     "heal",
     "is_running",
+    "is_starting",
     "repair_log",
     "settle",
     "socket_address",
@@ -48,6 +55,7 @@ _HOMES = {
     "await_supervisor": "supervision",
     "ensure_supervisor": "supervision",
     "heal": "supervision",
+    "is_starting": "supervision",
     "supervisor_alive": "supervision",
     "vouch_for_data": "control",
 }

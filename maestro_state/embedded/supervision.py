@@ -50,6 +50,12 @@ def ensure_supervisor(root: Path) -> bool:
     return supervisor_alive(root) or _spawn(root)
 
 
+def is_starting() -> bool:
+    """Say whether a supervisor that this process started may still be on its way to its lock."""
+    _collect()
+    return bool(_started)
+
+
 def heal(root: Path) -> None:
     """Start a supervisor for a server that has none: it was killed, and with it everything that it looked after.
 

@@ -57,7 +57,7 @@ def test_the_next_command_of_any_kind_brings_everything_back(project: Path, comm
     with _looking(project) as maestro:
         wait_until(lambda: maestro.runs.output(run), "the tool runs")
         _kill_all_but_the_server(project)
-        assert not supervisor_alive(project)
+        wait_until(lambda: not supervisor_alive(project), "a child that was just being forked is gone too")
         _let_its_lease_end(maestro, run)
         wait_until(lambda: maestro.runs.read(run).status == "error", "it is shown as lost")  # the server is young yet
         shown = maestro.runs.read(run)
