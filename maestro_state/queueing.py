@@ -33,7 +33,17 @@ FAILURE_TTL_S = 3600
 
 def job_id_of(terms: Terms, *names: object) -> str:
     """Return the id of a job: letters, digits, `_` and `-` only. The same names are the same job."""
-    return "_".join((terms.keys.job_prefix, *map(str, names)))
+    return "_".join((terms.keys.job_prefix, *map(_plain, names)))
+
+
+def _plain(name: object) -> str:
+    """Return a name in letters that job ids may have: of one with letters of another script, its digest."""
+    text = str(name)
+    if text.isascii():
+        return text
+    from hashlib import sha256  # 5 ms that plain names do without
+
+    return sha256(text.encode()).hexdigest()
 
 
 def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: int) -> Call:

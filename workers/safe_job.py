@@ -22,7 +22,7 @@ from rq.queue import Queue
 
 from maestro_state.logs import get_logger
 from maestro_state.names import is_session_id
-from maestro_state.ops.parcels import REF, TOKEN
+from maestro_state.ops.parcels import TOKEN, is_ref
 from maestro_state.queueing import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
 from workers.jobs import execute_run, finalize_session, send_archive
 
@@ -53,7 +53,7 @@ _ATTEMPT = re.compile(r"[0-9]{1,3}", re.ASCII)
 _NAMES: dict[str, tuple[tuple[str, Callable[[str], object]], tuple[str, Callable[[str], object]]]] = {
     EXECUTE_RUN: (("session", is_session_id), ("run", _RUN.fullmatch)),
     FINALIZE_SESSION: (("session", is_session_id), ("attempt", _ATTEMPT.fullmatch)),
-    SEND_ARCHIVE: (("reference", REF.fullmatch), ("token", TOKEN.fullmatch)),
+    SEND_ARCHIVE: (("reference", is_ref), ("token", TOKEN.fullmatch)),
 }
 _log = get_logger("maestro.security")
 

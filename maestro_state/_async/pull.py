@@ -88,7 +88,7 @@ class AsyncPull:
         Raises SessionNotFound when no worker has it, NoWorker when none answers, FileCorrupt when what comes is not
         what was announced.
         """
-        if not parcels.REF.fullmatch(ref):
+        if not parcels.is_ref(ref):
             raise InvalidValue(f"'{ref[:40]}' is not a reference", hint="give the full id, its slug, or its suffix")
         token = os.urandom(16).hex()
         try:

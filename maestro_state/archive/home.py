@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STAGING = ".staging"
 TRASH = "trash"
 
-_STAGED = re.compile(r"(?P<id>[a-z0-9-]+--[a-z0-9]{6})\.(?P<token>[0-9a-f]{12})(?P<old>\.old)?", re.ASCII)
+_STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?P<token>[0-9a-f]{12})(?P<old>\.old)?", re.ASCII)
 
 _TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
 

@@ -14,6 +14,7 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
+from maestro_state.ops.claims import Ended
 from tests.backends import Backend, Clock
 
 
@@ -31,7 +32,7 @@ async def test_start_makes_the_record_and_the_active_session(backend: Backend):
         assert await maestro.sessions.read() == session
 
 
-@pytest.mark.parametrize("name", ["", "!!!", "日本", "a" * 10_000, "a\0b", "a\x1b[31m"])
+@pytest.mark.parametrize("name", ["", "!!!", "🛒 \u202e", "a" * 10_000, "日" * 60, "a\0b", "a\x1b[31m"])
 async def test_a_name_that_is_none_is_refused_and_changes_nothing(backend: Backend, name: str):
     """A name without letter or digit, too long, or with control characters starts nothing."""
     async with backend.open_async() as maestro:
@@ -40,6 +41,32 @@ async def test_a_name_that_is_none_is_refused_and_changes_nothing(backend: Backe
 
         assert await maestro.sessions.list() == []
         assert backend.raw.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("日本 Lógin", "日本-login"),
+        ("Über Straße", "uber-strasse"),
+        ("ПРИВЕТ Мир", "привет-мир"),
+        ("हिन्दी भाषा", "हिन्दी-भाषा"),
+        ("\u304b\u3099", "が"),  # typed as two, kept as one
+    ],
+)
+async def test_letters_of_any_script_are_kept_and_latin_ones_lose_their_accents(backend: Backend, name: str, slug: str):
+    """Such a session is started, found by its name, run in, archived, verified, listed and deleted like any other."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start(name, tool="echo")
+        assert session.slug == slug
+        assert await maestro.sessions.resolve(slug) == session.id
+        run = await maestro.runs.start("p")
+        claim = await maestro.claims.claim(session.id, run.id, "owner")
+        await maestro.claims.finish(claim, Ended(status="success"))
+        assert (await maestro.sessions.end()).state == "finalizada"
+        assert (await maestro.archive.verify(session.id)).ok
+        assert [row.id for row in await maestro.sessions.list()] == [session.id]
+        assert await maestro.sessions.delete(session.id, trash=True) == session.id
+        assert await maestro.sessions.list() == []
 
 
 async def test_dots_and_slashes_in_a_name_do_not_reach_the_id(backend: Backend):
