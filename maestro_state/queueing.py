@@ -15,6 +15,7 @@ import msgspec
 
 from maestro_state.ops.replies import text
 from maestro_state.ops.terms import Terms
+from maestro_state.schema import SCHEMA
 from maestro_state.scripts import Call, Query, load
 
 #: Functions a job may name: a wire format, never renamed while old jobs may wait.
@@ -87,6 +88,7 @@ def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], n
         "enqueued_at": moment,
         "origin": terms.keys.namespace,
         "status": "queued",
+        "schema": SCHEMA,
         # -1: a run has its own timeout, which knows how to end a tool.
         "timeout": -1,
         "result_ttl": 0,

@@ -17,6 +17,7 @@ import msgspec
 
 from maestro_state.errors import ScriptError
 from maestro_state.keys import NAMES
+from maestro_state.schema import SCHEMA
 from maestro_state.states import DISCUSSION_TRANSITIONS, TRANSITIONS, WORK_TRANSITIONS
 
 LUA_FOLDER = os.path.join(os.path.dirname(__file__), "lua")
@@ -67,6 +68,7 @@ def _preamble(name: str, family: str, keys: tuple[str, ...], argv: tuple[str, ..
             lines.append(f"local {argument[:-3]} = {{unpack(ARGV, {position})}}")
         else:
             lines.append(f"local {argument} = ARGV[{position}]")
+    lines.append(f"local SCHEMA = {SCHEMA}")
     if allowed := TRANSITIONS.get(name) or DISCUSSION_TRANSITIONS.get(name) or WORK_TRANSITIONS.get(name):
         # A string is searched faster than a table is built, and every call builds anew.
         lines.append(f"local ALLOWED = ' {' '.join(allowed)} '")

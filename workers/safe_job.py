@@ -20,10 +20,12 @@ from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job
 from rq.queue import Queue
 
+from maestro_state.errors import NewerFormat
 from maestro_state.logs import get_logger
 from maestro_state.names import is_session_id
 from maestro_state.ops.parcels import TOKEN, is_ref
 from maestro_state.queueing import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
+from maestro_state.schema import check
 from workers.jobs import execute_run, finalize_session, send_archive
 
 #: Function names that jobs may carry, and what they mean. Nothing is ever imported by name.
@@ -37,7 +39,7 @@ ALLOWED: dict[str, Callable[..., Any]] = {
 PAYLOAD_BYTES = 2048
 
 #: Fields of a job that are read at all.
-_READ = ("data", "created_at", "enqueued_at", "origin", "status", "timeout", "result_ttl", "failure_ttl")
+_READ = ("data", "created_at", "enqueued_at", "origin", "status", "timeout", "result_ttl", "failure_ttl", "schema")
 #: Fields that would have RQ import, call or contact something.
 _FORBIDDEN = (
     "success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks", "result", "exc_info",
@@ -108,11 +110,19 @@ class SafeJob(Job):
         values = self.connection.hmget(self.key, _READ)
         pairs = zip(_READ, values, strict=True)
         found: dict[bytes, Any] = {name.encode(): value for name, value in pairs if value is not None}
+        self._check_schema(found.pop(b"schema", None))
         found[b"data"] = self._checked(found.get(b"data", b""))
         try:
             self.restore(found)
         except (ValueError, TypeError, KeyError) as error:
             self._refuse(f"its fields are not RQ's ({type(error).__name__})")
+
+    def _check_schema(self, number: bytes | None) -> None:
+        """Leave a job of a newer form to a newer worker: its run waits, and is put into the queue again."""
+        try:
+            check(f"job {self.id}", number)
+        except (NewerFormat, ValueError) as error:
+            self._refuse(str(error))
 
     def _checked(self, packed: bytes) -> bytes:
         """Return the payload if it is an allowed function with two names, unpacked with a limit."""

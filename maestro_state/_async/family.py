@@ -13,7 +13,6 @@ from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso
 from maestro_state.disk import Folder
 from maestro_state.errors import (
-    MaestroError,
     Refused,
     ServerStorageError,
     ServerUnavailable,
@@ -204,7 +203,7 @@ class AsyncFamilies:
                     swept.append(work_id)
             except ServerUnavailable:
                 raise
-            except (MaestroError, OSError) as error:  # one that cannot be written must not keep the others from it
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not keep the others from it
                 _log.warning("work_session_not_written", work=work_id, reason=str(error))
         return swept
 

@@ -11,7 +11,7 @@ from maestro_state._async.quarantine import AsyncQuarantine
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.connection import connect_async, is_forbidden, masked, parse_url
-from maestro_state.errors import DamagedRecord, MaestroError, ServerUnavailable
+from maestro_state.errors import DamagedRecord, MaestroError, NewerFormat, ServerUnavailable
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
@@ -127,7 +127,7 @@ class AsyncHealth:
         found = await self._server.fetch(archiving.overdue_sessions(terms, before_ms, OVERDUE_MAX))
         late = []
         for session_id in found:
-            with suppress(DamagedRecord):  # told of below
+            with suppress(DamagedRecord, NewerFormat):  # told of below
                 progress = await self._server.fetch(archiving.read_progress(terms, session_id))
                 late += [] if progress.is_done else [progress]
         return ops.judge_archives(len(late), next((one.waits for one in late if one.waits), None))

@@ -48,7 +48,8 @@ class AsyncMessages:
     async def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
         """Read the last messages, oldest first."""
         session_id = await self._sessions.resolve(ref)
-        found: list[Message] = await self._server.fetch(ops.last_messages(self._server.terms, session_id, count))
+        query = ops.last_messages(self._server.terms, session_id, count)
+        found: list[Message] = await self._server.fetch_of(session_id, query)
         found = found or await (await self._sessions.source(session_id)).messages(last=count)
         return await self._whole(session_id, found)
 
@@ -56,7 +57,7 @@ class AsyncMessages:
         """Read the messages after one, or all of them."""
         session_id = await self._sessions.resolve(ref)
         query = ops.messages_since(self._server.terms, session_id, message_id)
-        found: list[Message] = await self._server.fetch(query)
+        found: list[Message] = await self._server.fetch_of(session_id, query)
         found = found or await (await self._sessions.source(session_id)).messages(since=message_id)
         return await self._whole(session_id, found)
 

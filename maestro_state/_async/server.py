@@ -23,6 +23,7 @@ from maestro_state.ops.contents import server_uptime
 from maestro_state.ops.index import entry_of, index_session
 from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.schema import check
 from maestro_state.scripts import Call, Query
 
 if TYPE_CHECKING:
@@ -130,6 +131,16 @@ class AsyncServer:
         if recorded is not None and await self.fetch(server_uptime()) < RETURN_S:
             return recorded
         return found
+
+    async def fetch_of(self, session_id: str, query: Query) -> Any:
+        """Run one plain read of a session's other keys, if its record is of a form that is known: one round trip."""
+        record = self.terms.keys.of_session(session_id, "session")
+        try:
+            number, reply = await self.connection.calls([("HGET", record, "schema"), query.command])
+            check(f"session {session_id}", number)
+            return query.read(reply)
+        except (ReplyError, *UNREADABLE) as error:
+            raise damage(error, record) from error
 
     async def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
         """Drop what a stranger put in the place of an index, which a sweep fills again; False if it is none."""

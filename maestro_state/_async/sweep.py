@@ -25,6 +25,7 @@ from maestro_state.errors import (
     ArchiveElsewhere,
     DamagedRecord,
     MaestroError,
+    NewerFormat,
     NotReplicated,
     ServerUnavailable,
     SessionNotFound,
@@ -292,7 +293,7 @@ class AsyncSweep:
         for session_id, row, since in zip(ids, rows, waiting, strict=True):
             try:
                 progress = await self._server.fetch(archiving.read_progress(terms, session_id))
-            except DamagedRecord:
+            except (DamagedRecord, NewerFormat):
                 continue  # found out, and named, by whoever writes it
             if not _is_known(row, progress) or (since is None and not progress.is_done):
                 unknown.append(session_id)

@@ -14,7 +14,6 @@ from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
 from maestro_state.disk import Folder
 from maestro_state.errors import (
-    MaestroError,
     Refused,
     ServerStorageError,
     ServerUnavailable,
@@ -205,7 +204,7 @@ class Families:
                     swept.append(work_id)
             except ServerUnavailable:
                 raise
-            except (MaestroError, OSError) as error:  # one that cannot be written must not keep the others from it
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not keep the others from it
                 _log.warning("work_session_not_written", work=work_id, reason=str(error))
         return swept
 

@@ -12,7 +12,7 @@ from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.connection import connect, is_forbidden, masked, parse_url
-from maestro_state.errors import DamagedRecord, MaestroError, ServerUnavailable
+from maestro_state.errors import DamagedRecord, MaestroError, NewerFormat, ServerUnavailable
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
@@ -128,7 +128,7 @@ class Health:
         found = self._server.fetch(archiving.overdue_sessions(terms, before_ms, OVERDUE_MAX))
         late = []
         for session_id in found:
-            with suppress(DamagedRecord):  # told of below
+            with suppress(DamagedRecord, NewerFormat):  # told of below
                 progress = self._server.fetch(archiving.read_progress(terms, session_id))
                 late += [] if progress.is_done else [progress]
         return ops.judge_archives(len(late), next((one.waits for one in late if one.waits), None))

@@ -49,7 +49,8 @@ class Messages:
     def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
         """Read the last messages, oldest first."""
         session_id = self._sessions.resolve(ref)
-        found: list[Message] = self._server.fetch(ops.last_messages(self._server.terms, session_id, count))
+        query = ops.last_messages(self._server.terms, session_id, count)
+        found: list[Message] = self._server.fetch_of(session_id, query)
         found = found or (self._sessions.source(session_id)).messages(last=count)
         return self._whole(session_id, found)
 
@@ -57,7 +58,7 @@ class Messages:
         """Read the messages after one, or all of them."""
         session_id = self._sessions.resolve(ref)
         query = ops.messages_since(self._server.terms, session_id, message_id)
-        found: list[Message] = self._server.fetch(query)
+        found: list[Message] = self._server.fetch_of(session_id, query)
         found = found or (self._sessions.source(session_id)).messages(since=message_id)
         return self._whole(session_id, found)
 

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.contents import ContextItem, RelevantOutput, Run
-from maestro_state.errors import FileCorrupt
+from maestro_state.errors import FileCorrupt, NewerFormat
 
 SESSION, ACTIVE, LAST_OUTPUT, RELEVANT = (
     "session.json", "context/active.json", "outputs/last_output.json", "outputs/relevant.json",
@@ -247,7 +247,10 @@ def encode_record(record: Record) -> bytes:
 def decode_record(content: bytes) -> Record:
     """Read maestro.json, once its digest was checked; raise FileCorrupt for one that was never right."""
     try:
-        return _record(content)
+        record = _record(content)
+        if record.format > FORMAT:
+            raise NewerFormat(RECORD, record.format, FORMAT)
+        return record
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileCorrupt(f"{RECORD} is damaged ({error})") from error
 
@@ -296,6 +299,8 @@ def decode_manifest(content: bytes, session_id: str) -> Manifest:
         manifest = _manifest(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileCorrupt(f"{MANIFEST} of {session_id} is damaged ({error})") from error
+    if manifest.format > FORMAT:
+        raise NewerFormat(f"the archive of {session_id}", manifest.format, FORMAT)
     if manifest.format != FORMAT:
         raise FileCorrupt(f"{MANIFEST} of {session_id} has format {manifest.format}; this Maestro knows {FORMAT}")
     if manifest.session_id != session_id or manifest.digest != _digest_of(manifest):

@@ -6,7 +6,7 @@ import stat
 
 from maestro_state.archive import layout
 from maestro_state.archive.tree import Tree
-from maestro_state.errors import MaestroError
+from maestro_state.errors import MaestroError, NewerFormat
 
 
 def described(tree: Tree, session_id: str) -> layout.Manifest:
@@ -33,5 +33,7 @@ def read_manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
     try:
         content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
         return None if content is None else layout.decode_manifest(content, session_id)
+    except NewerFormat:
+        raise  # not damaged: what it says may mean something else
     except MaestroError:
         return None

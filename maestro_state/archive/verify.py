@@ -11,7 +11,7 @@ from maestro_state.archive.home import Home
 from maestro_state.archive.reader import ArchivedSession
 from maestro_state.archive.tree import Tree
 from maestro_state.contents import OutputRef
-from maestro_state.errors import MaestroError, SessionNotFound
+from maestro_state.errors import MaestroError, NewerFormat, SessionNotFound
 
 #: How often an archive that is replaced meanwhile is looked at.
 _TRIES = 10
@@ -49,6 +49,8 @@ def _look(home: Home, session_id: str) -> Report:
         manifest, lie = None, None
         try:
             manifest = _manifest(tree, session_id)
+        except NewerFormat as error:  # whatever else is there may mean something else, too
+            return Report(False, 1, [Damage(layout.MANIFEST, _reason(error))])
         except MaestroError as error:
             lie = Damage(layout.MANIFEST, _reason(error))
         if manifest is not None:

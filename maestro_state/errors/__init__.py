@@ -9,7 +9,7 @@ MaestroError                    code · hint · exit_code
 │     RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
 ├─ Refused               4      not in this state, or somebody else was first
 │     InvalidTransition · SessionExpired · SessionExists · Conflict · ContextChanged · RunIsOver · RunsOpen · LostClaim
-│     · NoConversation · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
+│     · NewerFormat · NoConversation · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │     ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
@@ -30,6 +30,7 @@ from maestro_state.errors.families import (
     FileCorrupt,
     InvalidValue,
     MaestroError,
+    NewerFormat,
     NotFound,
     NotReplicated,
     Refused,
@@ -102,6 +103,7 @@ __all__ = [
     "ItemNotFound",
     "LostClaim",
     "MaestroError",
+    "NewerFormat",
     "NoActiveSession",
     "NoConversation",
     "NoOpenDiscussion",

@@ -50,6 +50,20 @@ class Refused(MaestroError):
     exit_code = 4
 
 
+class NewerFormat(Refused):
+    """It was written by a newer Maestro, in a form that this one does not know."""
+
+    code = "newer_format"
+
+    def __init__(self, what: str, found: int, known: int) -> None:
+        """Say both numbers; nothing was read or changed."""
+        super().__init__(
+            f"{what[:120]} was written by a newer Maestro (format {found}, this one knows {known}): left as it is",
+            hint="update Maestro here",
+        )
+        self.found, self.known = found, known
+
+
 class Conflict(Refused):
     """Somebody else changed it first."""
 

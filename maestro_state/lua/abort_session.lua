@@ -2,8 +2,8 @@
 abort_session: freeze a session as it is -> abortada; what it holds stays, its open runs end with it.
 KEYS     session: session events runs
 ARGV     command_id now_ms grace_ms user target reason ending
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit emit renew settle end_run with_size
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle end_run with_size
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

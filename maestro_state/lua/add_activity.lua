@@ -2,8 +2,8 @@
 add_activity: append what a run's agent did, one event each. Like output it comes with an offset, counted anew by each attempt: what is there is not written again.
 KEYS     session: session events runs
 ARGV     now_ms grace_ms user run fence lease_ms offset entries...
-RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
-INCLUDES summary hold emit renew refresh
+RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | NEWER number
+INCLUDES summary newer hold emit renew refresh
 ]]
 local admitted, answer = hold()
 if answer then return answer end

@@ -2,8 +2,8 @@
 add_breadcrumb: accept one breadcrumb, once: a breadcrumb id that was accepted before is answered with its entry.
 KEYS     work: session breadcrumbs ids
 ARGV     command_id now_ms grace_ms user is_late breadcrumb_id source entry...
-RETURNS  OK id summary | DUPLICATE id_and_source | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES work_summary lane repeated admit emit renew settle
+RETURNS  OK id summary | DUPLICATE id_and_source | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES work_summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if is_late == '1' and answer and answer[1] == 'EXPIRED' then

@@ -2,8 +2,8 @@
 add_child: note in an open work session that a child is started under it; a child noted before is left as it is.
 KEYS     work: session log children
 ARGV     command_id now_ms grace_ms user child_id
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES work_summary lane repeated admit emit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES work_summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

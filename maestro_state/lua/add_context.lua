@@ -3,8 +3,8 @@ add_context: append items whose content is here, all or none; the first one move
 KEYS     session: session events items blobs runs
 ARGV     command_id now_ms grace_ms user empty target run relevant rows...
 RETURNS  OK first summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_BLOB digest | NO_RUN run | NO_ITEM item
-         | REMOVED item
-INCLUDES summary lane repeated admit emit renew settle
+         | REMOVED item | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

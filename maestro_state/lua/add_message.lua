@@ -2,8 +2,8 @@
 add_message: append one message to a live session.
 KEYS     session: session messages
 ARGV     command_id now_ms grace_ms user message...
-RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit emit renew settle
+RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

@@ -3,8 +3,8 @@ add_output: append what a run printed. The offset makes a repeat recognisable: w
 what would leave a gap, as behind a piece that was refused, is not written at all.
 KEYS     session: session outputs runs
 ARGV     now_ms grace_ms user run fence lease_ms offset data
-RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | GAP size
-INCLUDES summary hold emit renew refresh
+RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | GAP size | NEWER number
+INCLUDES summary newer hold emit renew refresh
 ]]
 local admitted, answer = hold()
 if answer then return answer end

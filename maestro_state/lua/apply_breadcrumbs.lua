@@ -2,8 +2,8 @@
 apply_breadcrumbs: apply the next accepted breadcrumbs: log entry, statistics and cursor, all or none.
 KEYS     work: session breadcrumbs log totals
 ARGV     command_id now_ms grace_ms user limit
-RETURNS  OK applied summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES work_summary lane repeated admit emit renew settle
+RETURNS  OK applied summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES work_summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

@@ -2,8 +2,8 @@
 attach_terminal: put a terminal on the list of those looking, until it says nothing more for a while. The first time is activity.
 KEYS     session: session attached
 ARGV     command_id now_ms grace_ms terminal shown_ms
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

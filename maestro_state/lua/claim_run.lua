@@ -2,8 +2,8 @@
 claim_run: give a pending run to one owner, who alone may write it until the lease ends; pending -> running.
 KEYS     session: session events runs
 ARGV     now_ms grace_ms user run owner lease_ms
-RETURNS  OK claim summary | NOT_FOUND | BAD_STATE state | NO_RUN | NOT_PENDING status
-INCLUDES summary hold emit renew refresh
+RETURNS  OK claim summary | NOT_FOUND | BAD_STATE state | NO_RUN | NOT_PENDING status | NEWER number
+INCLUDES summary newer hold emit renew refresh
 ]]
 local admitted, answer = hold()
 if answer then return answer end

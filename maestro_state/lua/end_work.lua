@@ -2,8 +2,8 @@
 end_work: end a work session for good, if it has no children but those the caller has seen.
 KEYS     work: session log children
 ARGV     command_id now_ms grace_ms user target children_seen
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | MORE_CHILDREN
-INCLUDES work_summary lane repeated admit emit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | MORE_CHILDREN | NEWER number
+INCLUDES work_summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

@@ -3,12 +3,13 @@ expire_session: freeze a session whose time is over, or over within the horizon 
 worker end first; one that is being carried out keeps its session until it has ended, or its owner is found to be gone.
 KEYS     session: session events runs
 ARGV     now_ms grace_ms user target horizon_ms ending
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | ALIVE left_ms
-INCLUDES summary remaining emit end_run
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | ALIVE left_ms | NEWER number
+INCLUDES newer summary remaining emit end_run
 ]]
-local state, last_id, last_activity, owner, open_runs = unpack(
-  redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'user_id', 'open_runs'))
+local state, last_id, last_activity, owner, open_runs, number = unpack(
+  redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'user_id', 'open_runs', 'schema'))
 if not state then return {'NOT_FOUND'} end
+if is_newer(number) then return {'NEWER', number} end
 if not string.find(ALLOWED, ' ' .. state .. ' ', 1, true) then return {'BAD_STATE', state} end
 local now = tonumber(now_ms)
 local left, ttl_ms = remaining(now, tonumber(grace_ms))

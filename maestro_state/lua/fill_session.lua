@@ -2,8 +2,8 @@
 fill_session: give a new session what it takes over from another one; the last call brings it to life, with or without context.
 KEYS     session: session events messages items blobs
 ARGV     command_id now_ms grace_ms user life_ms target ctx_seq count parts...
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit emit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

@@ -2,8 +2,8 @@
 finish_discussion: append the one final_json of a discussion -> closed.
 KEYS     discussion: session transcript
 ARGV     command_id now_ms grace_ms user target kind payload
-RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit spread emit renew settle
+RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit spread emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

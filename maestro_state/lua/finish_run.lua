@@ -2,8 +2,8 @@
 finish_run: end a run by its owner; with the last open one executando -> com_saida | com_contexto | iniciada.
 KEYS     session: session events messages runs
 ARGV     command_id now_ms grace_ms user with_output with_context started run fence status counter ending last_output tool said said_is_cut said_of
-RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
-INCLUDES summary hold emit renew refresh end_run rest
+RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | NEWER number
+INCLUDES summary newer hold emit renew refresh end_run rest
 ]]
 local found = redis.call('HMGET', runs, run .. ':status', run .. ':fence', run .. ':ended_by', run .. ':asked')
 if found[3] == command_id then return {'OK', status, summary()} end

@@ -2,8 +2,8 @@
 mark_work: pause or resume a work session, running -> paused or paused -> running.
 KEYS     work: session log
 ARGV     command_id now_ms grace_ms user target
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES work_summary lane repeated admit emit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES work_summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

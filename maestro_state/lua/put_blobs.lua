@@ -2,8 +2,8 @@
 put_blobs: keep contents by digest, each once; repeating it changes nothing.
 KEYS     session: session blobs
 ARGV     command_id now_ms grace_ms contents...
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

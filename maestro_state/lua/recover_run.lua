@@ -3,8 +3,8 @@ recover_run: end a running run whose owner is gone, or make it pending again if 
 ended is only a suspicion: the server may have been away itself. It must still be the same one `patience_ms` later.
 KEYS     session: session events runs outputs
 ARGV     now_ms user with_output with_context started run patience_ms ending
-RETURNS  OK verdict summary | NOT_FOUND | BAD_STATE state | NO_RUN
-INCLUDES summary hold emit end_run rest with_size
+RETURNS  OK verdict summary | NOT_FOUND | BAD_STATE state | NO_RUN | NEWER number
+INCLUDES summary newer hold emit end_run rest with_size
 ]]
 local admitted, answer = hold()
 if answer then return answer end

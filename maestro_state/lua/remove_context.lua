@@ -2,8 +2,8 @@
 remove_context: take items out of the active list, all or none, and keep them; none left: com_contexto -> iniciada.
 KEYS     session: session events items
 ARGV     command_id now_ms grace_ms user with_context empty is_clearing removed...
-RETURNS  OK count summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_ITEM item | REMOVED item
-INCLUDES summary lane repeated admit emit renew settle
+RETURNS  OK count summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_ITEM item | REMOVED item | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

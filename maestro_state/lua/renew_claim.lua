@@ -3,8 +3,8 @@ renew_claim: keep a claim for another lease; tells whether the run is to be canc
 What its tool has consumed so far is kept until the run ends, when it is part of how it ended.
 KEYS     session: session runs
 ARGV     now_ms grace_ms user run fence lease_ms usage
-RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status
-INCLUDES summary hold renew refresh
+RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | NEWER number
+INCLUDES summary newer hold renew refresh
 ]]
 local admitted, answer = hold()
 if answer then return answer end

@@ -2,8 +2,8 @@
 set_field: replace one field of the record if its revision is still the one the caller saw (-1: whichever it is).
 KEYS     session: session events
 ARGV     command_id now_ms grace_ms user field value if_revision
-RETURNS  OK revision summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE revision
-INCLUDES summary lane repeated admit emit renew settle
+RETURNS  OK revision summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE revision | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

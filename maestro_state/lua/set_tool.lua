@@ -2,8 +2,8 @@
 set_tool: choose the tool that runs of this session use, and their defaults; none are an empty text.
 KEYS     session: session events
 ARGV     command_id now_ms grace_ms user tool options
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE
-INCLUDES summary lane repeated admit emit renew settle
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

@@ -3,8 +3,8 @@ start_run: number a run and freeze what it is sent -> executando; a dry one is o
 no longer the one the caller saw (every change of it adds a field to items).
 KEYS     session: session events messages items blobs runs
 ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told said said_is_cut said_of parts...
-RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED
-INCLUDES summary lane repeated admit emit renew settle
+RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED | NEWER number
+INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end

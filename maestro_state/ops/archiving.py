@@ -11,10 +11,11 @@ from maestro_state.errors import SessionNotFound
 from maestro_state.models import SETTABLE, Session
 from maestro_state.ops import contents
 from maestro_state.ops.index import session_ids
-from maestro_state.ops.replies import accept, text
+from maestro_state.ops.replies import accept, refusal, text
 from maestro_state.ops.runs import ending
 from maestro_state.ops.sessions import RECORD, session_of
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.schema import check
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import SessionState
 
@@ -175,10 +176,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 def read_progress(terms: Terms, session_id: str) -> Query:
     """Ask how far the archive of a session is."""
-    names = ("project", "last_id", "archived_id", "archive_waits", "state", "filling")
+    names = ("project", "last_id", "archived_id", "archive_waits", "state", "filling", "schema")
 
     def read(reply: list[Any]) -> Progress:
-        return Progress(*(None if value is None else text(value) for value in reply))
+        *values, number = reply
+        check(f"session {session_id}", number)
+        return Progress(*(None if value is None else text(value) for value in values))
 
     return Query(("HMGET", terms.keys.of_session(session_id, "session"), *names), read)
 
@@ -199,6 +202,8 @@ def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: in
 
     def read(reply: list[Any]) -> Marked:
         word = text(reply[0])
+        if word == "NEWER":
+            raise refusal(word, reply[1:], session_id, "ending it")
         return Marked(word, reply[2] if word == "OK" else None)
 
     why = ending(server_ms, "the session's time was over before a worker took the run")

@@ -9,6 +9,7 @@ import msgspec
 from maestro_state.errors import InvalidValue
 from maestro_state.ops.replies import discussion_refusal, text
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.schema import check
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import DiscussionStatus
 from maestro_state.transcripts import strict_json
@@ -103,8 +104,13 @@ def start_discussion(terms: Terms, stamp: Stamp, meta: Meta, *, after_micros: in
     present = [part for name, value in fields.items() if value for part in (name, value)]
     args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(DiscussionStatus.OPEN), terms.ttl_ms,
             micros_of(meta.created_at), id_after(now_micros), *present)  # fmt: skip
-    return Call(load("start_discussion"), terms.keys.discussion(meta.session_id), args,
-                lambda reply: text(reply[0]) == "OK")  # fmt: skip
+
+    def read(reply: list[Any]) -> bool:
+        if text(reply[0]) == "NEWER":
+            raise discussion_refusal("NEWER", reply[1:], meta.session_id, "starting it")
+        return text(reply[0]) == "OK"
+
+    return Call(load("start_discussion"), terms.keys.discussion(meta.session_id), args, read)
 
 
 def message_event(terms: Terms, role: str, content: str, model: str | None) -> tuple[str, dict[str, Any]]:
@@ -148,7 +154,7 @@ def _call(name: str, terms: Terms, discussion_id: str, args: tuple[Any, ...], ac
     def read(reply: list[Any]) -> tuple[str, list[Any] | None]:
         word = text(reply[0])
         if word != "OK":
-            raise discussion_refusal(word, discussion_id, action)
+            raise discussion_refusal(word, reply[1:], discussion_id, action)
         return text(reply[1]), reply[2]
 
     return Call(load(name), terms.keys.discussion(discussion_id), args, read)
@@ -162,6 +168,7 @@ def read_discussion(terms: Terms, discussion_id: str) -> Query:
 
 def _live(discussion_id: str, reply: list[bytes]) -> Live | None:
     stored = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    check(f"discussion {discussion_id}", stored.get("schema"))
     if "state" not in stored:
         return None
     is_closed = text(stored["state"]) == DiscussionStatus.CLOSED

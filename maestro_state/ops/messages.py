@@ -20,6 +20,9 @@ _JSON_PARTS = {"metadata": dict, "tool_calls": list, "tool_results": list}
 #: Optional parts that are stored as they are → their names in a message.
 _TEXT_PARTS = {"by": "user", "parent_id": "parent_id", "content_ref": "content_ref"}
 
+#: Roles as they are stored. What is none of them was written by nobody of ours, and is not guessed at.
+_ROLES = {role.encode(): role for role in ROLES}
+
 _decode = msgspec.json.decode
 
 
@@ -72,14 +75,16 @@ def message_of(entry: list[Any]) -> Message:
     """Make a message from a stream entry: its content is always first, under its role; the rest as it was given."""
     entry_id, fields = entry
     if len(fields) == 2:
-        return Message(entry_id.decode(), fields[0].decode(), fields[1].decode())
+        return Message(entry_id.decode(), _ROLES[fields[0]], fields[1].decode())
     return Message(**message_values(entry))
 
 
 def message_values(entry: list[Any]) -> dict[str, Any]:
     """Return what a stream entry says of a message, by name; what a later version adds is passed over."""
     entry_id, fields = entry
-    values: dict[str, Any] = {"id": entry_id.decode(), "role": fields[0].decode(), "content": fields[1].decode()}
+    if fields[0] == b"role":  # as first written: role and content were two fields, in this order
+        fields = [fields[1], *fields[3:]]
+    values: dict[str, Any] = {"id": entry_id.decode(), "role": _ROLES[fields[0]], "content": fields[1].decode()}
     for at in range(2, len(fields), 2):
         name = fields[at].decode()
         if name in _TEXT_PARTS:

@@ -11,6 +11,7 @@ from maestro_state.errors import (
     InvalidTransition,
     ItemNotFound,
     MaestroError,
+    NewerFormat,
     Refused,
     RunNotFound,
     ScriptError,
@@ -20,6 +21,7 @@ from maestro_state.errors import (
     WorkSessionClosed,
     WorkSessionNotFound,
 )
+from maestro_state.schema import SCHEMA
 
 
 def text(value: Any) -> str:
@@ -34,6 +36,8 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
             return SessionNotFound(session_id)
         case "EXISTS":
             return SessionExists(f"session {session_id} exists already")
+        case "NEWER":
+            return NewerFormat(f"session {session_id}", int(details[0]), SCHEMA)
         case "EXPIRED":
             return SessionExpired(session_id)
         case "BAD_STATE":
@@ -57,14 +61,14 @@ def refusal(word: str, details: list[Any], session_id: str, action: str) -> Maes
     return ScriptError(f"{action} answered {word}")
 
 
-def discussion_refusal(word: str, discussion_id: str, action: str) -> MaestroError:
+def discussion_refusal(word: str, details: list[Any], discussion_id: str, action: str) -> MaestroError:
     """Return the error a refusing answer of a discussion script means."""
     match word:
         case "NOT_FOUND" | "EXPIRED":  # the disk has it, and it can be taken up again from there
             return DiscussionNotFound(discussion_id)
         case "BAD_STATE":
             return DiscussionClosed(discussion_id)
-    return refusal(word, [], discussion_id, action)
+    return refusal(word, details, discussion_id, action)
 
 
 def accept(reply: list[Any], session_id: str, action: str) -> list[Any]:
@@ -88,8 +92,8 @@ def accept_work(reply: list[Any], work_id: str, action: str) -> list[Any]:
             raise WorkSessionClosed(work_id, "expired", action)
         case "EXISTS":
             raise SessionExists(f"work session {work_id} exists already")
-        case "LATE":
-            raise refusal("LATE", [], work_id, action)
+        case "LATE" | "NEWER" as word:
+            raise refusal(word, reply[1:], work_id, action)
         case "MORE_CHILDREN":
             raise Conflict(f"work session {work_id} got another child meanwhile", hint="try again")
         case word:

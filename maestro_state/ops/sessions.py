@@ -14,6 +14,7 @@ from maestro_state.names import slug_of
 from maestro_state.ops.replies import accept, text
 from maestro_state.ops.terms import Stamp, Terms
 from maestro_state.ops.values import check_size, json_bytes, text_bytes
+from maestro_state.schema import check
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import LIVE, SessionState, liveness
 
@@ -21,7 +22,7 @@ from maestro_state.states import LIVE, SessionState, liveness
 RECORD = (
     "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at", "abort_reason",
     "run_seq", "ctx_seq", "runs_success", "runs_error", "notes", "task_id", "context_summary", "project_context",
-    "working_directory", "preferences", "forked_from", "tool_options", "edits_told",
+    "working_directory", "preferences", "forked_from", "schema", "tool_options", "edits_told",
 )  # fmt: skip
 
 
@@ -71,12 +72,14 @@ def read_life(terms: Terms, session_id: str, now_ms: int) -> Query:
     """Ask whether there is such a session, and whether it should have been frozen by now."""
 
     def read(reply: list[bytes | None]) -> tuple[bool, bool]:
-        state, last_activity, ttl_ms = reply
+        state, last_activity, ttl_ms, number = reply
+        check(f"session {session_id}", number)
         if state is None or last_activity is None or ttl_ms is None:
             return state is not None, False
         return True, text(state) in LIVE and int(last_activity) + int(ttl_ms) <= now_ms
 
-    return Query(("HMGET", terms.keys.of_session(session_id, "session"), "state", "last_activity", "ttl_ms"), read)
+    names = ("state", "last_activity", "ttl_ms", "schema")
+    return Query(("HMGET", terms.keys.of_session(session_id, "session"), *names), read)
 
 
 def set_field(terms: Terms, stamp: Stamp, session_id: str, field: str, value: Any, if_revision: int | None) -> Call:
@@ -120,13 +123,14 @@ def get_field(terms: Terms, session_id: str, field: str) -> Query:
         raise InvalidValue(f"there is no field '{field[:40]}' to get", hint=f"one of {', '.join(SETTABLE)}")
 
     def read(reply: list[bytes | None]) -> Field:
-        state, value, revision = reply
+        state, value, revision, number = reply
         if state is None:
             raise SessionNotFound(session_id)
+        check(f"session {session_id}", number)
         shown = (msgspec.json.decode(value) if value else {}) if SETTABLE[field] else (text(value) if value else None)
         return Field(field=field, value=shown, revision=int(revision or 0))
 
-    command = ("HMGET", terms.keys.of_session(session_id, "session"), "state", field, f"rev:{field}")
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), "state", field, f"rev:{field}", "schema")
     return Query(command, read)
 
 
@@ -141,6 +145,7 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
     stored = {name: value for name, value in zip(RECORD, reply, strict=True) if value is not None}
     if "state" not in stored:
         raise SessionNotFound(session_id)
+    check(f"session {session_id}", stored.get("schema"))
 
     def words(name: str) -> str | None:
         return text(stored[name]) if name in stored else None

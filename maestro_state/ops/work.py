@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue
 from maestro_state.ops.replies import accept_work, text
 from maestro_state.ops.terms import Stamp, Terms
+from maestro_state.schema import check
 from maestro_state.scripts import Call, Query, load
 from maestro_state.states import WORK_ENDED, WorkStatus
 from maestro_state.wsession.naming import WorkPath, breadcrumbs_dir
@@ -172,13 +174,15 @@ def keep_work(terms: Terms, now_ms: int, work_id: str, last_id: str) -> Call:
 
 def dirty_work(terms: Terms) -> Query:
     """Read the ids of work sessions with changes that are not on disk, oldest first."""
-    return Query(("ZRANGE", terms.keys.work_index[3], 0, -1), lambda reply: [text(one) for one in reply])
+    return Query(
+        ("ZRANGE", terms.keys.work_index[3], 0, -1), lambda reply: [one.decode(errors="replace") for one in reply]
+    )
 
 
 def overdue_work(terms: Terms, now_ms: int) -> Query:
     """Read the ids of work sessions whose life is over by the index: the server may have let go of them."""
     command = ("ZRANGEBYSCORE", terms.keys.work_index[2], "-inf", now_ms)
-    return Query(command, lambda reply: [text(one) for one in reply])
+    return Query(command, lambda reply: [one.decode(errors="replace") for one in reply])
 
 
 def forget_work(terms: Terms, work_id: str) -> Call:
@@ -214,10 +218,11 @@ def read_work(terms: Terms, work_id: str) -> Query:
     """Read a work session; None when the server has none of that id."""
 
     def read(reply: list[Any]) -> WorkView | None:
-        *summary, cursor = reply
+        *summary, cursor, number = reply
+        check(f"work session {work_id}", number)
         return work_of(_entry(summary), text(cursor or b"0-0")) if summary[0] else None
 
-    return Query(("HMGET", terms.keys.of_work(work_id, "session"), *_SUMMARY, "cursor"), read)
+    return Query(("HMGET", terms.keys.of_work(work_id, "session"), *_SUMMARY, "cursor", "schema"), read)
 
 
 def read_children(terms: Terms, work_id: str) -> Query:
@@ -225,11 +230,23 @@ def read_children(terms: Terms, work_id: str) -> Query:
     return Query(("SMEMBERS", terms.keys.of_work(work_id, "children")), lambda reply: sorted(map(text, reply)))
 
 
+def _entries(rows: list[bytes]) -> list[WorkEntry]:
+    """Read rows of the index; one that is damaged does not hide the others."""
+    try:
+        return _decode_entries(b"[" + b",".join(rows) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = []
+        for row in rows:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                found += _decode_entries(b"[" + row + b"]")
+        return found
+
+
 def all_work(terms: Terms) -> Query:
     """Read every work session from the index, last modified first."""
 
     def read(reply: list[bytes]) -> list[WorkView]:
-        entries = _decode_entries(b"[" + b",".join(reply) + b"]")
+        entries = _entries(reply)
         entries.sort(key=lambda entry: entry.last_activity, reverse=True)
         return [work_of(entry) for entry in entries]
 

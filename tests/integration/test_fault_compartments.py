@@ -165,7 +165,8 @@ def test_many_kinds_at_once_stop_no_worker_and_no_command(workplace):
     swept = maestro_command(backend.project, "sweep", "--json", env=address)
     assert json.loads(swept.stdout)["errors"], "control: the sweep has met the damage"
     assert maestro.archive.verify(good).ok
-    assert good in [row["id"] for row in printed(backend.project, "session", "list", env=address)["sessions"]]
+    listed = maestro_command(backend.project, "session", "list", "--json", env=address)
+    assert good in [row["id"] for row in json.loads(listed.stdout)["sessions"]], listed.stderr
     assert printed(backend.project, "session", "end", good, env=address)["state"] == "finalizada"
     checks = printed(backend.project, "doctor", "--repair", env=address)
     assert "records" not in [check["name"] for check in checks["checks"]], checks

@@ -40,7 +40,7 @@ def test_every_command_of_a_query_is_allowed():
     }
     assert len(used) > 10
     # A terminal lists no keys, and doctor says so where it may not read the server's settings.
-    used -= {"block", "late"}  # an option, and an answer of scripts
+    used -= {"block", "late", "newer"}  # an option, and answers of scripts
     assert used - allowed("terminal") <= {"scan", "config"}
     assert used - allowed("worker") <= {"config"}
 

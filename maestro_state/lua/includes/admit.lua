@@ -4,8 +4,9 @@
 local function admit(id)
   local lane_field, number = lane(id)
   local found = redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'ttl_ms', 'touched_at', 'user_id',
-                           lane_field, 'archived_id')
+                           lane_field, 'archived_id', 'schema')
   if not found[1] then return nil, {'NOT_FOUND'} end
+  if is_newer(found[9]) then return nil, {'NEWER', found[9]} end
   local answer = repeated(found[7], number)
   if answer then return nil, answer end
   if not string.find(ALLOWED, ' ' .. found[1] .. ' ', 1, true) then return nil, {'BAD_STATE', found[1]} end

@@ -6,7 +6,7 @@ local function begin()
   if redis.call('EXISTS', session) == 1 then return {'EXISTS'} end
   local last_id = now_ms .. '-0'
   redis.call('HSET', session, 'state', state, 'last_id', last_id, 'created_at', now_ms, 'last_activity', now_ms,
-             'touched_at', now_ms, 'ttl_ms', ttl_ms, lane_field, number .. ' ' .. now_ms .. ' ' .. last_id,
+             'touched_at', now_ms, 'ttl_ms', ttl_ms, 'schema', SCHEMA, lane_field, number .. ' ' .. now_ms .. ' ' .. last_id,
              unpack(fields))
   redis.call('PEXPIRE', session, string.format('%.0f', tonumber(ttl_ms) + tonumber(grace_ms)))
   return {'OK', last_id, summary()}
