@@ -121,7 +121,7 @@ def test_a_name_that_flickers_never_leads_to_another_user(place):
         # Control: who looks first and connects then is led astray.
         wait_until(lambda: _whose(lambda: _looked_at_first(path / "a.sock")) == UID, "the other user is reached")
         reached = {_whose(lambda: private_socket.connect(folder, "a.sock")) for _ in range(1000)}
-    assert reached == {os.geteuid(), None}
+    assert reached <= {os.geteuid(), None}
 
 
 def test_a_folder_of_links_is_refused_by_path(place):
