@@ -15,7 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tests.embedded_project import is_alive
 from tests.waiting import wait_until
+from workers import survivors
 from workers.guard import Guard
 from workers.invoke import Finished, Invocation, invoke
 
@@ -36,7 +38,9 @@ LEAVES = 4
 _OWNER = """
 import os, sys
 from tests.tree_kills import call
+from workers import survivors
 from workers.guard import Guard
+survivors.MARK = sys.argv[3]
 guard = Guard(alone=True)
 print(guard.pid, flush=True)
 call(sys.argv[1], sys.argv[2], guard, lambda: None)
@@ -148,13 +152,14 @@ def kill_both(tree: Tree) -> None:
         os.kill(owner.pid, signal.SIGSTOP)
         os.kill(guard, signal.SIGKILL)
         owner.kill()
+        wait_until(lambda: not is_alive(guard), "the guard is still there")
 
     _with_owner(tree, kill)
 
 
 def _with_owner(tree: Tree, kill: Callable[[subprocess.Popen[bytes], int], None]) -> None:
     """Have a process call the tool, and kill what is to be killed when everything is there."""
-    words = [sys.executable, "-c", _OWNER, tree.number, tree.file]
+    words = [sys.executable, "-c", _OWNER, tree.number, tree.file, survivors.MARK]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         guard = int(owner.stdout.readline())
@@ -170,7 +175,7 @@ ENDS = {"cancel": cancel, "timeout": time_out, "server away": lose_server, "work
 
 def main(count: int) -> int:
     """End many runs of each kind; return how many processes survived, those of the control not counted."""
-    survivors = 0
+    survived = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, end in {**ENDS, "control: group killed": kill_group}.items():
             left = 0
@@ -183,8 +188,8 @@ def main(count: int) -> int:
                 left += len(tree.leaves())
                 tree.end()
             print(f"{name}: {left} survivors of {count * LEAVES}")
-            survivors += left if end is not kill_group else 0
-    return survivors
+            survived += left if end is not kill_group else 0
+    return survived
 
 
 if __name__ == "__main__":

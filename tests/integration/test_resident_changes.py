@@ -65,8 +65,10 @@ def timeless(said: bytes, folder: Path) -> str:
     text = said.decode(errors="replace").replace(str(folder), "FOLDER")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f-]{17}", "UUID", text)
     text = re.sub(r"--[0-9a-z]{6}\b", "--SUFFIX", text)
-    text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z?(\+00:00)?", "TIME", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ][0-9:.]+Z?(\+00:00)?", "TIME", text)
     text = re.sub(r"\d{13}-\d+", "STREAM-ID", text)
+    text = re.sub(r"\b[0-9a-f]{8}\b", "BOUNDARY", text)  # of the parts that a tool is sent
+    text = re.sub(r"sha256: [0-9a-f]{64}", "DIGEST", text)  # of a history, which has times in it
     return re.sub(r"\"mtime(_ns)?\":\s*[0-9.]+", "MTIME", text)
 
 
@@ -107,7 +109,9 @@ def _left(folder: Path) -> dict[str, tuple[str, str]]:
             continue
         content = ""
         if path.suffix == ".json":
-            content = timeless(json.dumps(sorted(json.loads(path.read_text()))).encode(), folder)
+            found_there = json.loads(path.read_text())
+            names = sorted(found_there) if isinstance(found_there, dict) else [sorted(row) for row in found_there]
+            content = timeless(json.dumps(names).encode(), folder)
         found[name] = (oct(path.stat().st_mode), content)
     return found
 
