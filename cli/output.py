@@ -259,6 +259,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int
         for row in body:
             line("\t".join(click.unstyle(cell) for cell in row))
         return
+    if not body:
+        return
     widths = [max(width_of(cell) for cell in column) for column in zip(header, *body, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - screen_columns()
     for column in [flexible, *sorted(range(1, len(widths)), key=lambda each: -widths[each])]:  # then the widest
