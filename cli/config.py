@@ -53,9 +53,9 @@ def trust(app: App, revoke: bool, as_json: bool) -> None:
     from cli import output
     from maestro_state import trust as trusting
     from maestro_state.embedded import vouch_for_data
-    from maestro_state.project import Project, find_root
+    from maestro_state.project import Project
 
-    root = Project(find_root(app.folder or ".")).root
+    root = Project.at(app.folder).root
     files = trusting.untrust(root) if revoke else trusting.trust(root)
     if not revoke and vouch_for_data(root):
         files.append(".maestro/server")

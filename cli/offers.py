@@ -37,11 +37,11 @@ def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     del param
     from maestro_state.errors import MaestroError
     from maestro_state.names import is_session_id
-    from maestro_state.project import Project, find_root
+    from maestro_state.project import Project
 
     folder = ctx.find_root().params.get("project") or "."
     try:
-        rows = Project(find_root(folder)).index()
+        rows = Project.at(folder).index()
     except (MaestroError, OSError):
         return []  # while completing is no time to tell what is wrong
     rows.sort(key=lambda row: row.updated_at, reverse=True)
@@ -101,10 +101,10 @@ def _archive(ctx: click.Context) -> ArchivedSession | None:
     from maestro_state.archive.home import Home
     from maestro_state.archive.reader import ArchivedSession
     from maestro_state.names import pick
-    from maestro_state.project import Project, find_root
+    from maestro_state.project import Project
 
     options = ctx.find_root().params
-    project = Project(find_root(options.get("project") or "."))
+    project = Project.at(options.get("project") or ".")
     ref = options.get("session_ref") or os.environ.get("MAESTRO_SESSION") or project.active()
     rows = sorted(project.index(), key=lambda row: row.updated_at, reverse=True)
     return ArchivedSession(Home.of_project(project), pick(ref, [row.id for row in rows])) if ref else None

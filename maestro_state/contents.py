@@ -133,6 +133,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     seen: list[str] = []  #: digests of what that conversation was sent before: not sent again
     user: str | None = None  #: who asked for it,
     terminal: str | None = None  #: and where
+    working_directory: str | None = None  #: the worktree it was asked for in, if that is not the session's folder
     parts: list[dict[str, str]] = []  #: id and digest of what it was sent besides items: history, project, stdin
     prompt_preview: str | None = None  #: the first line of the prompt, by which people know a run in a list
 

@@ -10,7 +10,7 @@ from typing import Any
 from maestro_state.connection.url import Address, parse_url
 from maestro_state.keys import Keyspace
 from maestro_state.ops.terms import Terms
-from maestro_state.project import Project, find_root
+from maestro_state.project import Project
 from maestro_state.settings_cache import Settings, load_settings
 
 #: How far the clocks of a team's machines may differ, in milliseconds, before a living owner counts as gone.
@@ -28,9 +28,12 @@ class Opening:
     terms: Terms
 
     @classmethod
-    def of(cls, folder: str | os.PathLike[str], environment: Mapping[str, str], overrides: dict[str, Any]) -> Opening:
+    def of(
+        cls, folder: str | os.PathLike[str] | None, environment: Mapping[str, str], overrides: dict[str, Any]
+    ) -> Opening:
         """Find the project and read its settings."""
-        root = find_root(folder)
+        project = Project.at(folder)
+        root = project.path
         settings = load_settings(root, environment, overrides)
         terms = Terms(
             keys=Keyspace(settings.namespace),
@@ -44,17 +47,18 @@ class Opening:
             wait_replicas=settings.wait_replicas,
         )
         if settings.redis_url:
-            return cls(Project(root), settings, parse_url(settings.redis_url), None, terms)
+            return cls(project, settings, parse_url(settings.redis_url), None, terms)
 
         def revive() -> None:
             from pathlib import Path
 
             from maestro_state.embedded import ensure
 
-            Project(root).sessions(create=True).close()
+            project.check_begun()
+            project.sessions(create=True).close()
             ensure(Path(root), binary=settings.server_binary)
 
-        return cls(Project(root), settings, _embedded_address(root), revive, terms)
+        return cls(project, settings, _embedded_address(root), revive, terms)
 
 
 def _embedded_address(root: str) -> Address:

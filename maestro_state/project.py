@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from maestro_state.checkouts import find_checkout, home_of, is_begun, is_too_wide
 from maestro_state.disk import Folder
-from maestro_state.errors import FileCorrupt, MaestroError, UsageError
+from maestro_state.errors import FileCorrupt, MaestroError, NoProject, UsageError
 from maestro_state.names import is_session_id
 
 if TYPE_CHECKING:
@@ -85,41 +86,24 @@ class _IndexFile(msgspec.Struct, frozen=True):
 _decode_index = msgspec.json.Decoder(_IndexFile).decode
 
 
-def find_root(start: str | os.PathLike[str]) -> str:
-    """Return the nearest parent with `.maestro/`, else the git root, else the folder itself.
-
-    Of a folder above, only one's own `.maestro/` counts: in a shared place anybody could have put one there to get what
-    is written in every project below.
-    """
-    start = os.path.realpath(start)
-    if not os.path.isdir(start):
-        raise UsageError(f"{start} is not a folder", hint="maestro --project DIR …")
-    candidates = [start]
-    while (parent := os.path.dirname(candidates[-1])) != candidates[-1]:
-        candidates.append(parent)
-    for folder in candidates:
-        if os.path.lexists(path := os.path.join(folder, ".maestro")) and (folder == start or _is_own(path)):
-            return folder
-    return next((folder for folder in candidates if os.path.lexists(os.path.join(folder, ".git"))), start)
-
-
-def _is_own(path: str) -> bool:
-    try:
-        return os.lstat(path).st_uid == os.geteuid()
-    except OSError:
-        return False
-
-
 class Project:
-    """One checkout."""
+    """One project, seen from one of its checkouts: worktrees of a repository share the main one's, but for `active`."""
 
-    def __init__(self, root: str) -> None:
-        """Take the root; nothing is written before something is."""
+    def __init__(self, root: str, checkout: str | None = None, *, is_named: bool = True) -> None:
+        """Take the root and the checkout; `is_named` when somebody said that it is one. Nothing is written yet."""
         self._root = root
+        self.checkout = checkout or root  #: where its files are and runs work
+        self._is_named = is_named
         #: What reads rows of the index from the archives; whoever knows archives says so.
         self.read_rows: Callable[[], list[IndexRow]] = list
         #: Who is told, in one line, that something was put right.
         self.warn: Callable[[str], None] = _log_warning
+
+    @classmethod
+    def at(cls, folder: str | os.PathLike[str] | None = None) -> Project:
+        """Find the project of a folder, by default the current one."""
+        checkout = find_checkout(folder or ".")
+        return cls(home_of(checkout), checkout, is_named=folder is not None)
 
     @property
     def path(self) -> str:
@@ -133,13 +117,25 @@ class Project:
 
         return Path(self._root)
 
+    def begin(self) -> None:
+        """Make this folder a project if it is none yet; refuses a home, or the whole system, that nobody named."""
+        if is_begun(self._root):
+            return
+        if is_too_wide(self._root) and not self._is_named:
+            raise UsageError(
+                f"{self._root} is {'the whole system' if self._root == '/' else 'your home'}, not a project",
+                hint=f"cd into a project, or name it: maestro --project {self._root} …",
+            )
+        self.sessions(create=True).close()
+
+    def check_begun(self) -> None:
+        """Raise NoProject where there is nothing to look at: looking makes nothing."""
+        if not is_begun(self._root):
+            raise NoProject(self._root)
+
     def maestro(self, *, create: bool = False) -> Folder:
         """Open `.maestro/`; FileNotFoundError when there is none and it shall not be made."""
-        with Folder.open(self._root) as root:
-            folder = root.child(".maestro", create=create)
-        if create:
-            _ignore(folder)
-        return folder
+        return _open_maestro(self._root, create=create)
 
     def folder(self, name: str, *, create: bool = False) -> Folder:
         """Open a folder of `.maestro/`, such as config or logs; FileNotFoundError when there is none."""
@@ -154,7 +150,7 @@ class Project:
     def active(self) -> str | None:
         """Return the id of the session this checkout is on."""
         try:
-            with self.sessions() as folder:
+            with self._own_sessions(create=False) as folder:
                 content = folder.read("active", limit=4096)
         except FileNotFoundError:
             return None
@@ -169,11 +165,15 @@ class Project:
 
     def set_active(self, session_id: str | None) -> None:
         """Put this checkout on a session, or on none."""
-        with self.sessions(create=True) as folder:
+        with self._own_sessions(create=True) as folder:
             if session_id is None:
                 folder.remove("active")
             else:
                 folder.replace("active", f"{session_id}\n".encode(), mode=0o644)
+
+    def _own_sessions(self, *, create: bool) -> Folder:
+        with _open_maestro(self.checkout, create=create) as folder:
+            return folder.child("sessions", create=create)
 
     def index(self) -> list[IndexRow]:
         """Read `index.json`; an empty list when there is none."""
@@ -275,6 +275,14 @@ def _ignore(folder: Folder) -> None:
         return  # a link, or larger than any of ours: somebody's own
     if found is None or found == _OLD_GITIGNORE:
         folder.replace(".gitignore", _GITIGNORE, mode=0o644)
+
+
+def _open_maestro(root: str, *, create: bool) -> Folder:
+    with Folder.open(root) as top:
+        folder = top.child(".maestro", create=create)
+    if create:
+        _ignore(folder)
+    return folder
 
 
 def _rows(folder: Folder) -> list[IndexRow]:

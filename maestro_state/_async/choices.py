@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import msgspec
@@ -17,10 +16,13 @@ from maestro_state.catalog import (
     resolve,
     stored,
 )
+from maestro_state.checkouts import home_of
 from maestro_state.contents import OPEN, Run, ToolOptions
 from maestro_state.errors import InvalidTransition, NoTool
 from maestro_state.models import Session
 from maestro_state.ops import runs as ops
+from maestro_state.ops import sessions as session_ops
+from maestro_state.project import Project
 from maestro_state.settings_cache import Settings
 from maestro_state.states import FROZEN
 
@@ -56,11 +58,23 @@ class Choice(msgspec.Struct, frozen=True):
 class AsyncChoices:
     """Finds out what a run uses."""
 
-    def __init__(self, server: AsyncServer, settings: Settings, root: os.PathLike[str]) -> None:
+    def __init__(self, server: AsyncServer, settings: Settings, project: Project) -> None:
         """Take the settings for this terminal's own tool, and the checkout's top folder."""
         self._server = server
         self._settings = settings
-        self._root = root
+        self._project = project
+
+    async def placed(self, session: Session) -> tuple[Session, str | None]:
+        """Return the session as it is seen from this checkout: where nobody set the folder that its runs work in, they
+        work in the worktree they are asked for in.
+        """
+        here, there = self._project.checkout, session.working_directory
+        if here == there or home_of(there) != self._project.path:
+            return session, None
+        field = await self._server.fetch(session_ops.get_field(self._server.terms, session.id, "working_directory"))
+        if field.revision:
+            return session, None
+        return msgspec.structs.replace(session, working_directory=here), here
 
     async def choose(
         self,
@@ -92,7 +106,7 @@ class AsyncChoices:
     def _tool(self, session: Session, tool: str | None, path: str | None) -> Tool:
         """Return the tool a run uses: one named now counts from the current folder, the session's from its own."""
         if tool := tool or self._settings.tool:
-            return stored(tool, session.working_directory, self._root, path)
+            return stored(tool, session.working_directory, self._project.checkout, path)
         chosen = session.tool_active
         if not chosen and session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")

@@ -67,7 +67,7 @@ class AsyncContext:
 
         session_id, terms = await self._sessions.resolve(ref), self._server.terms
         checked = ops.check_labels(labels)
-        with Tree(self._project.root) as tree:
+        with Tree(self._project.checkout) as tree:
             where = os.fspath(folder or os.getcwd())
             choice = choose(tree, arguments, folder=where, kind=kind, follow=follow, limit=terms.max_value_bytes)
             making = Making(tree, terms, self._server.now_ms(), checked, note, force=force)
@@ -102,7 +102,7 @@ class AsyncContext:
         from maestro_state.files.drift import with_drift
 
         items = await self._items(await self._sessions.resolve(ref))
-        return with_drift(self._project.root, (item for item in items if everything or item.state == "active"))
+        return with_drift(self._project.checkout, (item for item in items if everything or item.state == "active"))
 
     async def stale(self, ref: str | None = None) -> Listed:
         """List the active files that are not any more as they were added; looks at each file, reads few."""
@@ -110,7 +110,7 @@ class AsyncContext:
 
         items = await self._items(await self._sessions.resolve(ref))
         files = [item for item in items if item.state == "active" and item.kind == "file"]
-        return [item for item in with_drift(self._project.root, files) if item.drift != "same"] if files else []
+        return [item for item in with_drift(self._project.checkout, files) if item.drift != "same"] if files else []
 
     async def show(self, item_id: str, ref: str | None = None) -> tuple[ContextItem, bytes]:
         """Return an item, removed ones too, with its content."""
@@ -167,7 +167,7 @@ class AsyncContext:
             ops.check_refreshable(item)
         files = chosen or [item for item in items if item.state == "active" and item.kind == "file"]
         added = Items()
-        with Tree(self._project.root) as tree:
+        with Tree(self._project.checkout) as tree:
             making = Making(tree, terms, self._server.now_ms(), force=force)
             for batch in making.refreshed(files, is_named=bool(chosen)):
                 added += await self._add(session_id, batch)

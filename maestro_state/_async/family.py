@@ -13,6 +13,7 @@ from maestro_state._async.server import AsyncServer
 from maestro_state.clock import from_iso
 from maestro_state.disk import Folder
 from maestro_state.errors import (
+    NoProject,
     Refused,
     ServerStorageError,
     ServerUnavailable,
@@ -120,7 +121,9 @@ class AsyncFamilies:
 
     async def everything(self) -> list[WorkView]:
         """Return all there are, last modified first; the server's word counts where both have one."""
-        live: list[WorkView] = await self._server.fetch(ops.all_work(self._server.terms))
+        live: list[WorkView] = []
+        with suppress(NoProject):
+            live = await self._server.fetch(ops.all_work(self._server.terms))
         known = {work.id for work in live}
         kept = [one for one in layout.walk(self.root) if one.path[-1] not in known]
         works = live + [WorkView(record=one.record, path=one.path, is_live=False) for one in kept]

@@ -11,7 +11,7 @@ from maestro_state._async.quarantine import AsyncQuarantine
 from maestro_state._async.queue import AsyncQueue
 from maestro_state._async.server import AsyncServer
 from maestro_state.connection import connect_async, is_forbidden, masked, parse_url
-from maestro_state.errors import DamagedRecord, MaestroError, NewerFormat, ServerUnavailable
+from maestro_state.errors import DamagedRecord, MaestroError, NewerFormat, NoProject, ServerUnavailable
 from maestro_state.ops import archiving, leases
 from maestro_state.ops import health as ops
 from maestro_state.ops import index as index_ops
@@ -94,6 +94,8 @@ class AsyncHealth:
             # Something every user may ask: a server that only keeps quiet about itself is not one that is down.
             await self._server.fetch(index_ops.count_sessions(self._server.terms))
             info = await self._info()
+        except NoProject as nothing:
+            return [Check("server", "ok", f"not needed: {nothing}", nothing.hint)]
         except ServerUnavailable as error:
             return [Check("server", "fail", str(error), error.hint)]
         is_embedded, synced = not settings.redis_url, await self._synced()
@@ -169,6 +171,10 @@ class AsyncHealth:
         return ops.judge_access(is_open=is_open, is_local=is_local, is_encrypted=address.tls)
 
     def _disk(self) -> Check:
+        try:
+            self._project.check_begun()
+        except NoProject as nothing:
+            return Check("disk", "ok", f"not needed: {nothing}", nothing.hint)
         try:
             with self._project.sessions(create=True) as folder, tempfile.TemporaryFile(dir=folder.path) as probe:
                 probe.write(b"\0" * 4096)

@@ -54,7 +54,7 @@ class AsyncMaestro:
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(project or ".", environment, settings)
+        opening = Opening.of(project, environment, settings)
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
         self.address = address
@@ -121,7 +121,7 @@ class AsyncMaestro:
         from maestro_state.handover import Handover
 
         handover = Handover(self.address, self.settings.namespace, self.project.root)
-        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project.root, handover)
+        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project, handover)
 
     @cached_property
     def claims(self) -> AsyncClaims:
@@ -177,7 +177,7 @@ class AsyncMaestro:
         """Discuss, and replay what was decided."""
         from maestro_state._async.discussions import AsyncDiscussions
 
-        return AsyncDiscussions(self.server, self.project.root)
+        return AsyncDiscussions(self.server, self.project)
 
     async def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
         """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.

@@ -37,6 +37,7 @@ from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import runs as ops
 from maestro_state.ops.parts import arranged
+from maestro_state.project import Project
 from maestro_state.rendering import render
 from maestro_state.settings_cache import Settings
 from maestro_state.states import FROZEN
@@ -64,20 +65,19 @@ class AsyncRuns:
         sessions: AsyncSessions,
         queue: AsyncQueue,
         settings: Settings,
-        root: os.PathLike[str],
+        project: Project,
         handover: Handover,
     ) -> None:
-        """Take the sessions for their references, the queue that wakes workers, the checkout's top folder, and how the
-        workers of this machine are handed an environment.
+        """Take the sessions for their references, the queue that wakes workers, the project for its checkout, and how
+        the workers of this machine are handed an environment.
         """
-        self._root = root
         self.handover = handover
         self._server = server
         self._sessions = sessions
         self._queue = queue
         self._settings = settings
         self._events = AsyncRunEvents(server, AsyncClaims(server, queue))
-        self._choices = AsyncChoices(server, settings, root)
+        self._choices = AsyncChoices(server, settings, project)
         self._parts = AsyncParts(server, settings)
 
     async def start(
@@ -115,7 +115,7 @@ class AsyncRuns:
         says how many messages of it (0: none; by default as many as the settings allow). `say` is told what the tool
         may change, before the first run of the session that may.
         """
-        session = await self._sessions.read(ref)
+        session, place = await self._choices.placed(await self._sessions.read(ref))
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         environment = os.environ if environment is None else environment
         choice = await self._choices.choose(session, tool, said, continues, environment.get("PATH"))
@@ -138,6 +138,7 @@ class AsyncRuns:
             continues=choice.before.id if choice.before else None,
             seen=choice.seen,
             terminal=terminal,
+            working_directory=place,
             edits_told=choice.tell(session, say),
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
@@ -202,7 +203,7 @@ class AsyncRuns:
         history: int | None = None,
     ) -> Preview:
         """Return what a run started now would execute and be sent."""
-        session = await self._sessions.read(ref)
+        session, _ = await self._choices.placed(await self._sessions.read(ref))
         if session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")
         content = prompt.encode() if isinstance(prompt, str) else prompt
@@ -220,7 +221,7 @@ class AsyncRuns:
         session = await self._sessions.read(ref)
         prompt, sent = await self.prompt(run, session.id), await self.sent(run.id, session.id)
         before = await self.read(run.continues, session.id) if run.continues else None
-        tool = resolve(run.tool, folder=session.working_directory)
+        tool = resolve(run.tool, folder=run.working_directory or session.working_directory)
         return await self._preview(session.id, tool, run.options, before, prompt, sent)
 
     async def _preview(

@@ -17,6 +17,7 @@ from maestro_state.errors import (
     InvalidValue,
     MaestroError,
     NoActiveSession,
+    NoProject,
     SessionExists,
     SessionExpired,
     SessionNotFound,
@@ -86,13 +87,14 @@ class AsyncSessions:
     ) -> Session:
         """Start a session and put this checkout on it."""
         slug, ttl_ms = session_slug(name), self._ttl_ms(ttl_seconds)
-        directory = working_directory or str(self._project.root)
+        self._project.begin()
+        directory = working_directory or self._project.checkout
         ops.check_directory(directory)
         options: str | None = None
         if tool is not None:
             from maestro_state.catalog import options_of, stored
 
-            chosen = stored(tool, directory, self._project.root)
+            chosen = stored(tool, directory, self._project.checkout)
             tool, options = chosen.name, options_of(chosen)
         fields = {
             "working_directory": directory,
@@ -102,10 +104,9 @@ class AsyncSessions:
             "task_id": task_id,
             "project": self._project.path,
         }
-        session_id = await self._start(slug, ttl_ms, fields)
-        session = await self.read(session_id)
+        session = await self.read(await self._start(slug, ttl_ms, fields))
         self._project.index_put(IndexRow.of(session))
-        self._activate(session_id)
+        self._activate(session.id)
         return session
 
     async def namesakes(self, session: Session) -> Ids:
@@ -231,7 +232,7 @@ class AsyncSessions:
             return []
         from maestro_state.files.drift import with_drift
 
-        return with_drift(self._project.root, active)
+        return with_drift(self._project.checkout, active)
 
     async def newest(self, count: int) -> Summaries:
         """List the live sessions last active, in one round trip however many there are."""
@@ -249,7 +250,10 @@ class AsyncSessions:
         from maestro_state.archive.listing import archived_rows, put_index_right
 
         look = self._look()
-        listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, look))
+        try:
+            listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, look))
+        except NoProject:
+            return SessionList([], older=0)
         live = await self._present(listed)
         listing = archived_rows(self._project, self._places.own, look.active, set(map(attrgetter("id"), live)))
         archived = listing.rows

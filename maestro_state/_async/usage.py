@@ -9,7 +9,7 @@ import msgspec
 from maestro_state._async.server import AsyncServer
 from maestro_state.archive.consumed import consumed_by, consumed_in
 from maestro_state.archive.places import Places
-from maestro_state.errors import MaestroError
+from maestro_state.errors import MaestroError, NoProject
 from maestro_state.ops import contents, index
 from maestro_state.usage import Consumed, UsageReport, check_by, tally
 from maestro_state.wsession.naming import moment_ms
@@ -40,7 +40,10 @@ class AsyncUsage:
 
     async def _live(self) -> dict[str, list[Consumed]]:
         """Return the runs of sessions that the server has, and has runs of: of any other the disk knows them."""
-        entries = await self._server.fetch(index.all_sessions(self._server.terms))
+        try:
+            entries = await self._server.fetch(index.all_sessions(self._server.terms))
+        except NoProject:
+            return {}
         found: dict[str, list[Consumed]] = {}
         for start in range(0, len(entries), _BATCH):
             some = entries[start : start + _BATCH]

@@ -47,6 +47,7 @@ class AsyncWork:
     def __init__(self, server: AsyncServer, project: Project) -> None:
         """Take the project for its folder of work sessions."""
         self._server = server
+        self._project = project
         self._families = AsyncFamilies(server, project)
         self._consumer = AsyncConsumer(server, self._families)
 
@@ -60,6 +61,7 @@ class AsyncWork:
         ttl_seconds: int | None = None,
     ) -> WorkSession:
         """Start a work session, under another one if told, and write its folder."""
+        self._project.begin()
         terms, work_id = self._server.terms, str(uuid4())
         above = await self._families.live(await self.resolve(parent)) if parent else None
         path = (*above.path, work_id) if above else (work_id,)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from maestro_state._sync.server import Server
@@ -20,11 +19,13 @@ from maestro_state.errors import (
     DiscussionNotFound,
     DiscussionOpen,
     InvalidValue,
+    NoProject,
     NotReplicated,
     Refused,
     WorkFailed,
 )
 from maestro_state.ops import discussions as ops
+from maestro_state.project import Project
 from maestro_state.scripts import Call
 from maestro_state.transcripts import finding, migration
 from maestro_state.transcripts.canonical import DiscussionFiles, is_discussion_id
@@ -49,9 +50,10 @@ Events = list[TranscriptEvent]
 class Discussions:
     """What can be done with discussions. A reference is an id, its beginning, `latest` or a path."""
 
-    def __init__(self, server: Server, root: Path) -> None:
-        """Take the project's root for its files."""
+    def __init__(self, server: Server, project: Project) -> None:
+        """Take the project for its files."""
         self._server = server
+        self._project, root = project, project.root
         self._files = DiscussionFiles(root)
         finish_change(root)
 
@@ -66,6 +68,7 @@ class Discussions:
         model: str = "default",
     ) -> Meta:
         """Start a discussion about something, to end in what a contract allows."""
+        self._project.begin()
         stamp = self._server.stamp()
         meta = ops.new_meta(
             str(uuid.uuid4()),
@@ -130,7 +133,10 @@ class Discussions:
         found, damaged = self._files.metas()
         rows = {name: ops.Row(meta, live=False) for name, meta in found.items()}
         terms = self._server.terms
-        listed = self._server.fetch(ops.open_discussions(terms))
+        try:
+            listed = self._server.fetch(ops.open_discussions(terms))
+        except NoProject:
+            listed = []
         if listed:
             queries = [ops.read_discussion(terms, one) for one in listed]
             replies = self._server.connection.calls([query.command for query in queries])

@@ -14,6 +14,7 @@ from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
 from maestro_state.disk import Folder
 from maestro_state.errors import (
+    NoProject,
     Refused,
     ServerStorageError,
     ServerUnavailable,
@@ -121,7 +122,9 @@ class Families:
 
     def everything(self) -> list[WorkView]:
         """Return all there are, last modified first; the server's word counts where both have one."""
-        live: list[WorkView] = self._server.fetch(ops.all_work(self._server.terms))
+        live: list[WorkView] = []
+        with suppress(NoProject):
+            live = self._server.fetch(ops.all_work(self._server.terms))
         known = {work.id for work in live}
         kept = [one for one in layout.walk(self.root) if one.path[-1] not in known]
         works = live + [WorkView(record=one.record, path=one.path, is_live=False) for one in kept]

@@ -55,7 +55,7 @@ class Maestro:
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(project or ".", environment, settings)
+        opening = Opening.of(project, environment, settings)
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
         self.address = address
@@ -122,7 +122,7 @@ class Maestro:
         from maestro_state.handover import Handover
 
         handover = Handover(self.address, self.settings.namespace, self.project.root)
-        return Runs(self.server, self.sessions, self.queue, self.settings, self.project.root, handover)
+        return Runs(self.server, self.sessions, self.queue, self.settings, self.project, handover)
 
     @cached_property
     def claims(self) -> Claims:
@@ -178,7 +178,7 @@ class Maestro:
         """Discuss, and replay what was decided."""
         from maestro_state._sync.discussions import Discussions
 
-        return Discussions(self.server, self.project.root)
+        return Discussions(self.server, self.project)
 
     def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
         """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.

@@ -38,6 +38,7 @@ from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
 from maestro_state.ops import runs as ops
 from maestro_state.ops.parts import arranged
+from maestro_state.project import Project
 from maestro_state.rendering import render
 from maestro_state.settings_cache import Settings
 from maestro_state.states import FROZEN
@@ -65,20 +66,19 @@ class Runs:
         sessions: Sessions,
         queue: Queue,
         settings: Settings,
-        root: os.PathLike[str],
+        project: Project,
         handover: Handover,
     ) -> None:
-        """Take the sessions for their references, the queue that wakes workers, the checkout's top folder, and how the
-        workers of this machine are handed an environment.
+        """Take the sessions for their references, the queue that wakes workers, the project for its checkout, and how
+        the workers of this machine are handed an environment.
         """
-        self._root = root
         self.handover = handover
         self._server = server
         self._sessions = sessions
         self._queue = queue
         self._settings = settings
         self._events = RunEvents(server, Claims(server, queue))
-        self._choices = Choices(server, settings, root)
+        self._choices = Choices(server, settings, project)
         self._parts = Parts(server, settings)
 
     def start(
@@ -116,7 +116,7 @@ class Runs:
         says how many messages of it (0: none; by default as many as the settings allow). `say` is told what the tool
         may change, before the first run of the session that may.
         """
-        session = self._sessions.read(ref)
+        session, place = self._choices.placed(self._sessions.read(ref))
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         environment = os.environ if environment is None else environment
         choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
@@ -139,6 +139,7 @@ class Runs:
             continues=choice.before.id if choice.before else None,
             seen=choice.seen,
             terminal=terminal,
+            working_directory=place,
             edits_told=choice.tell(session, say),
         )
         content = prompt.encode() if isinstance(prompt, str) else prompt
@@ -203,7 +204,7 @@ class Runs:
         history: int | None = None,
     ) -> Preview:
         """Return what a run started now would execute and be sent."""
-        session = self._sessions.read(ref)
+        session, _ = self._choices.placed(self._sessions.read(ref))
         if session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")
         content = prompt.encode() if isinstance(prompt, str) else prompt
@@ -221,7 +222,7 @@ class Runs:
         session = self._sessions.read(ref)
         prompt, sent = self.prompt(run, session.id), self.sent(run.id, session.id)
         before = self.read(run.continues, session.id) if run.continues else None
-        tool = resolve(run.tool, folder=session.working_directory)
+        tool = resolve(run.tool, folder=run.working_directory or session.working_directory)
         return self._preview(session.id, tool, run.options, before, prompt, sent)
 
     def _preview(

@@ -70,7 +70,7 @@ class Tools:
 
     def _stored(self, tool: str, session_id: str) -> Tool:
         record = self._sessions.read(session_id)
-        return stored(tool, record.working_directory, self._project.root, self._environment.get("PATH"))
+        return stored(tool, record.working_directory, self._project.checkout, self._environment.get("PATH"))
 
     def is_installed(self, tool: str) -> bool:
         """Tell whether a tool's program is found here; runs need it where their worker is."""

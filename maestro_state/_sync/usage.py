@@ -10,7 +10,7 @@ import msgspec
 from maestro_state._sync.server import Server
 from maestro_state.archive.consumed import consumed_by, consumed_in
 from maestro_state.archive.places import Places
-from maestro_state.errors import MaestroError
+from maestro_state.errors import MaestroError, NoProject
 from maestro_state.ops import contents, index
 from maestro_state.usage import Consumed, UsageReport, check_by, tally
 from maestro_state.wsession.naming import moment_ms
@@ -41,7 +41,10 @@ class Usage:
 
     def _live(self) -> dict[str, list[Consumed]]:
         """Return the runs of sessions that the server has, and has runs of: of any other the disk knows them."""
-        entries = self._server.fetch(index.all_sessions(self._server.terms))
+        try:
+            entries = self._server.fetch(index.all_sessions(self._server.terms))
+        except NoProject:
+            return {}
         found: dict[str, list[Consumed]] = {}
         for start in range(0, len(entries), _BATCH):
             some = entries[start : start + _BATCH]

@@ -48,6 +48,7 @@ class Work:
     def __init__(self, server: Server, project: Project) -> None:
         """Take the project for its folder of work sessions."""
         self._server = server
+        self._project = project
         self._families = Families(server, project)
         self._consumer = Consumer(server, self._families)
 
@@ -61,6 +62,7 @@ class Work:
         ttl_seconds: int | None = None,
     ) -> WorkSession:
         """Start a work session, under another one if told, and write its folder."""
+        self._project.begin()
         terms, work_id = self._server.terms, str(uuid4())
         above = self._families.live(self.resolve(parent)) if parent else None
         path = (*above.path, work_id) if above else (work_id,)

@@ -198,13 +198,13 @@ def _said_besides(tool: Tool, arguments: tuple[str, ...]) -> tuple[str, ...]:
     return arguments[1:] if own and arguments[:1] == tuple(own) and tool.words[1] == own[0] else arguments
 
 
-def stored(name_or_command: str, working_directory: str, checkout: os.PathLike[str], path: str | None = None) -> Tool:
+def stored(name_or_command: str, working_directory: str, checkout: str, path: str | None = None) -> Tool:
     """Return a tool somebody names now, by the name that means the same from the working directory of a session.
 
     A program named by a relative path counts from the current folder when it is typed; one outside of the working
     directory gets its whole path. Where only the workers have that directory, this checkout stands for it.
     """
-    folder = working_directory if os.path.isdir(working_directory) else os.fspath(checkout)
+    folder = working_directory if os.path.isdir(working_directory) else checkout
     return resolve(_seen_from(folder, name_or_command.strip()), path, folder=folder)
 
 

@@ -5,8 +5,8 @@ MaestroError                    code · hint · exit_code
 │     InvalidName · InvalidValue · AmbiguousReference · ConfigError · ContentTooLarge · PathRefused ·
 │     SecretFound
 ├─ NotFound              3
-│     SessionNotFound · NoActiveSession · ItemNotFound · PathNotFound · ToolNotFound · NoTool · RunNotFound ·
-│     RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
+│     SessionNotFound · NoProject · NoActiveSession · ItemNotFound · PathNotFound · ToolNotFound · NoTool ·
+│     RunNotFound · RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
 ├─ Refused               4      not in this state, or somebody else was first
 │     InvalidTransition · SessionExpired · SessionExists · Conflict · ContextChanged · RunIsOver · RunsOpen · LostClaim
 │     · NewerFormat · NoConversation · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
@@ -66,6 +66,7 @@ from maestro_state.errors.sessions import (
     InvalidName,
     InvalidTransition,
     NoActiveSession,
+    NoProject,
     NoWorker,
     SessionExists,
     SessionExpired,
@@ -107,6 +108,7 @@ __all__ = [
     "NoActiveSession",
     "NoConversation",
     "NoOpenDiscussion",
+    "NoProject",
     "NoTool",
     "NoWorker",
     "NotFound",

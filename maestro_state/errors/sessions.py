@@ -34,6 +34,16 @@ class SessionNotFound(NotFound):
         self.ref = ref
 
 
+class NoProject(NotFound):
+    """There is no project here."""
+
+    code = "no_project"
+
+    def __init__(self, folder: str) -> None:
+        """Say where, and how to begin one."""
+        super().__init__(f"there is no project in {folder}", hint="maestro session start NAME begins one")
+
+
 class NoActiveSession(NotFound):
     """This checkout has no active session."""
 

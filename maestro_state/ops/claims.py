@@ -63,12 +63,13 @@ def claim_run(terms: Terms, session_id: str, run_id: str, owner: str, now_ms: in
             raise LostClaim(f"run {run_id} of {session_id} is {text(reply[1])}, not pending")
         (fence, run, sent, place), summary = accept(reply, session_id, "claiming a run")
         values = msgspec.json.decode(run) | {"status": "running"}
+        record = msgspec.convert(values, Run)
         claim = Claim(
             session_id=session_id,
-            run=msgspec.convert(values, Run),
+            run=record,
             sent=msgspec.json.decode(sent, type=list[SentItem]),
             fence=int(fence),
-            working_directory=text(place),
+            working_directory=record.working_directory or text(place),
         )
         return claim, summary
 

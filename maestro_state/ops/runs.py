@@ -51,6 +51,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     continues: str | None = None
     seen: tuple[str, ...] = ()  #: digests of what the conversation it goes on with was sent before
     terminal: str | None = None  #: where it is asked for, for those who look on
+    working_directory: str | None = None  #: where it works, if not where the session's runs do
     edits_told: str | None = None  #: what tools may change, with what the asking person was told now
 
 
@@ -138,6 +139,7 @@ def start_run(
         arguments=request.options.arguments,
         continues=request.continues,
         seen=list(request.seen),
+        working_directory=request.working_directory,
         parts=[{"id": one.item.id, "digest": one.item.digest} for one in parts],
         user=terms.user,
         terminal=request.terminal[:_TERMINAL_MAX] if request.terminal else None,

@@ -123,6 +123,7 @@ def test_a_stack_whose_supervisor_was_killed_is_written_too(project):
     """Another one is started for it."""
     with Maestro(project) as maestro:
         server = maestro.server
+        maestro.project.begin()
         # Not in the middle of a pass: the one that is killed there keeps others out until its lease ends.
         wait_until(lambda: server.fetch(leases.read_lease(server.terms, leases.SCHEDULE)).swept_at, "no pass")
         end(*supervisors(project))

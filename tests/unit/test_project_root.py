@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from maestro_state.project import find_root
+from maestro_state.checkouts import find_checkout
 from tests.other_user import UID
 
 
@@ -20,18 +20,18 @@ def inner(tmp_path):
 
 def test_the_nearest_maestro_folder_counts_before_git(tmp_path, inner):
     """Without either it is the folder itself."""
-    assert find_root(inner) == str(inner)
+    assert find_checkout(inner) == str(inner)
     (tmp_path / "a" / ".git").mkdir()
-    assert find_root(inner) == str(tmp_path / "a")
+    assert find_checkout(inner) == str(tmp_path / "a")
     (tmp_path / ".maestro").mkdir()
-    assert find_root(inner) == str(tmp_path)
+    assert find_checkout(inner) == str(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away needs root")
 def test_another_users_maestro_folder_above_is_not_taken(tmp_path, inner):
     """What is written below a shared folder does not go to whoever made a .maestro in it; one's own place is named."""
     (tmp_path / ".maestro").mkdir()
-    assert find_root(inner) == str(tmp_path)  # control: one's own counts
+    assert find_checkout(inner) == str(tmp_path)  # control: one's own counts
     os.chown(tmp_path / ".maestro", UID, UID)
-    assert find_root(inner) == str(inner)
-    assert find_root(tmp_path) == str(tmp_path)
+    assert find_checkout(inner) == str(inner)
+    assert find_checkout(tmp_path) == str(tmp_path)
