@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state import Maestro
+from maestro_state._sync import family, schedule
 from maestro_state.ops import archiving
 from maestro_state.scripts import Query
 from tests.backends import Backend, Clock
@@ -122,7 +123,9 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Clock:
     from maestro_state.clock import now_ms
 
     clock = Clock(now_ms())
-    monkeypatch.setattr(archiving, "read_time", lambda: Query(("TIME",), lambda reply: clock.now_ms))
+    # Each module by itself: one that is imported meanwhile would keep the moved clock for every test to come.
+    for module in (archiving, family, schedule):
+        monkeypatch.setattr(module, "read_time", lambda: Query(("TIME",), lambda reply: clock.now_ms))
     return clock
 
 
