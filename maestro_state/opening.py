@@ -9,7 +9,7 @@ from typing import Any
 
 from maestro_state.connection.url import Address, parse_url
 from maestro_state.keys import Keyspace
-from maestro_state.ops.terms import Terms
+from maestro_state.ops.terms import Terms, unwritten_ms
 from maestro_state.project import Project
 from maestro_state.settings_cache import Settings, load_settings
 
@@ -39,7 +39,7 @@ class Opening:
             keys=Keyspace(settings.namespace),
             user=settings.user,
             ttl_ms=settings.ttl_seconds * 1000,
-            grace_ms=settings.dirty_grace_seconds * 1000,
+            grace_ms=unwritten_ms(settings.dirty_grace_seconds),
             idle_after_ms=settings.idle_after_seconds * 1000,
             max_value_bytes=settings.max_blob_bytes,
             # On a socket everybody is on one machine.

@@ -6,6 +6,17 @@ import msgspec
 
 from maestro_state.keys import Keyspace
 
+#: How far ahead a server's clock may be set by mistake, in seconds, before keys that are not on disk go with it.
+CLOCK_MARGIN_S = 400 * 86_400
+
+
+def unwritten_ms(grace_s: int) -> int:
+    """Return how much longer keys live that are not on disk: the grace, and what a clock set wrong may take off it.
+
+    The server counts the life of its keys by its own clock alone. Who asks for less than a day means it.
+    """
+    return (grace_s + (CLOCK_MARGIN_S if grace_s >= 86_400 else 0)) * 1000
+
 
 class Terms(msgspec.Struct, frozen=True):
     """What a call needs to know besides its own arguments."""

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from maestro_state import AsyncMaestro
-from maestro_state.clock import iso
+from maestro_state.clock import iso, now_ms
 from maestro_state.errors import InvalidTransition, SessionExpired
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS
 from tests.backends import Backend, Clock
@@ -155,10 +155,14 @@ async def test_a_run_whose_worker_is_gone_ends_first(backend: Backend):
         run = await then.runs.start("lost")
         claim = await then.claims.claim(session.id, run.id, "me")
         await then.claims.add_outputs(claim, 0, [b"so far"])
-    now = Clock(clock.now_ms + LEASE_MS - 1)
+    now = Clock(now_ms())
     async with backend.open_async(now_ms=now) as maestro:
+        runs = maestro.server.terms.keys.of_session(session.id, "runs")
+        lease = backend.raw.hget(runs, f"{run.id}:lease")
+        backend.raw.hset(runs, f"{run.id}:lease", now.now_ms + LEASE_MS)
         let_pass(backend.raw, maestro, session.id)
-        assert (await maestro.archive.sweep()).finalized == []  # its owner may be alive
+        assert (await maestro.archive.sweep()).finalized == []  # its owner is alive
+        backend.raw.hset(runs, f"{run.id}:lease", lease)
         for _ in range(2):
             now.advance(seconds=PATIENCE_MS / 1000 + 1)
             report = await maestro.archive.sweep()

@@ -15,6 +15,7 @@ from maestro_state.archive.verify import verify
 from maestro_state.clock import from_iso, iso
 from maestro_state.errors import SessionExpired
 from maestro_state.models import id_order
+from maestro_state.ops.terms import CLOCK_MARGIN_S
 from maestro_state.project import Project
 from tests.backends import BACKENDS, Clock
 from tests.seeds import seeded
@@ -73,6 +74,31 @@ def test_a_clock_that_jumps_ends_no_session_and_keeps_the_order(real, project: P
         assert refused > 0, "control: the jumps are felt"
         for terminal in wrongs:
             terminal.close()
+
+
+@pytest.mark.parametrize("margin_s", [CLOCK_MARGIN_S, 0], ids=["kept", "control"])
+def test_a_server_forty_days_ahead_lets_go_of_nothing_that_is_not_on_disk(real, monkeypatch, margin_s: int):
+    """For a moment every key that has less than forty days left is gone; without a margin it is the only copy."""
+    monkeypatch.setattr("maestro_state.ops.terms.CLOCK_MARGIN_S", margin_s)
+    with real.open() as maestro:
+        session = maestro.sessions.start("only copy")
+        maestro.messages.add("user", "kept")
+        for key in real.raw.scan_iter():
+            if 0 < real.raw.pttl(key) < 40 * DAY_MS:
+                real.raw.delete(key)
+        if not margin_s:
+            assert not real.raw.exists(maestro.server.terms.keys.of_session(session.id, "session"))
+            return
+        # Swept in that moment, it is not frozen: this machine's clock says that there is time.
+        from maestro_state._sync.expiry import Expiry
+
+        expiry = Expiry(maestro.server, maestro.archive._places)
+        for key in maestro.server.terms.keys.session(session.id):
+            if real.raw.exists(key):
+                real.raw.pexpire(key, real.raw.pttl(key) - 40 * DAY_MS)
+        assert expiry.freeze_live(session.id, maestro.server.now_ms() + 40 * DAY_MS) == "ALIVE"
+        assert maestro.messages.add("user", "and on").content == "and on"
+        assert maestro.archive.sweep().checkpointed == [session.id]
 
 
 def test_by_the_wrong_clock_alone_the_sessions_would_be_over(real):
