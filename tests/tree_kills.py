@@ -40,7 +40,7 @@ import os, sys
 from tests.tree_kills import call
 from workers import survivors
 from workers.guard import Guard
-survivors.MARK = sys.argv[3]
+survivors.MARK, survivors.LEVELS = sys.argv[3], tuple(map(int, sys.argv[4:6]))
 guard = Guard(alone=True)
 print(guard.pid, flush=True)
 call(sys.argv[1], sys.argv[2], guard, lambda: None)
@@ -159,7 +159,7 @@ def kill_both(tree: Tree) -> None:
 
 def _with_owner(tree: Tree, kill: Callable[[subprocess.Popen[bytes], int], None]) -> None:
     """Have a process call the tool, and kill what is to be killed when everything is there."""
-    words = [sys.executable, "-c", _OWNER, tree.number, tree.file, survivors.MARK]
+    words = [sys.executable, "-c", _OWNER, tree.number, tree.file, survivors.MARK, *map(str, survivors.LEVELS)]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         guard = int(owner.stdout.readline())

@@ -4,8 +4,8 @@ A small process of its own starts the tools of one worker, one after the other, 
 everything a run started is below it. It ends all of that when it is told to, and when the line to the worker breaks,
 because the worker was killed. If it is killed itself, the worker does the same.
 
-A mark in the environment of the tool is the last resort: with it, whoever looks later finds what is left of a run
-whose worker and guard were both killed (`workers.survivors`).
+Marks that a tool hands on to all it starts are the last resort: with them, whoever looks later finds what is left of a
+run whose worker and guard were both killed (`workers.survivors`).
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ class _Keeper:
     def _settle(self) -> None:
         os.setsid()  # what ends the worker's group must not end this too
         adopt_orphans()
+        survivors.limit_what_follows()
         # Not ignored: what is ignored here would be ignored by every tool.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, lambda _number, _frame: None)

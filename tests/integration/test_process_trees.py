@@ -12,6 +12,7 @@ import pytest
 
 from tests import tree_kills
 from tests.embedded_project import is_alive
+from tests.programs import ROOT
 from tests.tree_kills import LEAVES, Tree
 from tests.waiting import wait_until
 from workers import survivors
@@ -48,18 +49,58 @@ def test_killing_the_group_alone_leaves_survivors(tree):
 def own_mark(monkeypatch):
     """Give the marks of a test another name: survivors are looked for on the whole machine, by every sweep on it."""
     monkeypatch.setattr(survivors, "MARK", f"MAESTRO_TEST_MARK_{os.getpid()}")
+    monkeypatch.setattr(survivors, "LEVELS", (32, 63))
 
 
 @pytest.mark.usefixtures("own_mark")
-def test_what_worker_and_guard_could_not_end_is_found_by_its_mark(tree):
-    """Both killed at once leave survivors (the control); the next look ends those that carry the mark."""
+def test_what_worker_and_guard_could_not_end_is_found_by_its_marks(tree):
+    """Both killed at once leave survivors (the control); the next look ends them, also who cleared its environment."""
     tree_kills.kill_both(tree)
     left = tree.leaves()
     assert len(left) >= LEAVES - 1
     marked = [pid for pid in left if survivors.MARK.encode() in Path(f"/proc/{pid}/environ").read_bytes()]
+    assert len(marked) < len(left), "control: by its environment alone not all would be found"
 
-    assert survivors.end_survivors() >= len(marked) >= LEAVES - 1 - 1
-    assert not set(marked) & set(tree.leaves())
+    assert survivors.end_survivors() >= len(left)
+    assert tree.leaves() == []
+
+
+@pytest.mark.usefixtures("own_mark")
+def test_a_lost_guards_processes_are_ended_by_a_worker_that_adopts_nobody(tree):
+    """Of a guard that was killed nothing stays, whoever gets its orphans."""
+    guard = Guard()
+    try:
+        devnull = os.open(os.devnull, os.O_RDWR)
+        guard.start(tree_kills.argv(tree.number, tree.file), "/", {"PATH": os.environ["PATH"]}, [devnull] * 3)
+        os.close(devnull)
+        wait_until(tree.is_up, "the tool has not started everything")
+        os.kill(guard.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)
+        assert guard.end() == 0
+        assert tree.leaves() == []
+    finally:
+        guard.close()
+
+
+def test_a_limit_of_somebody_elses_is_no_mark(tmp_path):
+    """Only numbers that nobody would ask for say anything; a run within a run has a mark of its own."""
+    code = "import resource, time; resource.setrlimit(resource.RLIMIT_RTTIME, (200_000, 200_000)); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-S", "-c", code]) as process:
+        limits = Path(f"/proc/{process.pid}/limits")
+        wait_until(lambda: "200000" in limits.read_text(), "the limit is there")
+        survivors.end_survivors()
+        assert is_alive(process.pid)
+        process.kill()
+    inner = (
+        "import resource, subprocess, sys; from workers import survivors; survivors.limit_what_follows()\n"
+        "before = resource.getrlimit(resource.RLIMIT_RTTIME)\n"
+        "if len(sys.argv) < 3: subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[1], 'x'], check=True)\n"
+        "print(*before)"
+    )
+    done = subprocess.run([sys.executable, "-c", inner, inner], capture_output=True, check=True, cwd=ROOT)
+    within, outer = (line.split() for line in done.stdout.decode().splitlines())
+    assert (within[0], outer[0]) == (within[1], outer[1])
+    assert int(within[0]) < int(outer[0])
 
 
 @pytest.mark.usefixtures("own_mark")
