@@ -6,10 +6,10 @@ RETURNS  OK rows
 INCLUDES -
 ]]
 local left, wanted = tonumber(most), tonumber(count)
-local rows, last = {}, '+'
+local rows, last, few = {}, '+', 4
 while left > 0 and #rows < wanted do
-  -- Few at a time: one may be as large as the largest message there can be.
-  local page = redis.call('XREVRANGE', messages, last, '(' .. after, 'COUNT', 4)
+  -- Few at a time at first: one may be as large as the largest message there can be.
+  local page = redis.call('XREVRANGE', messages, last, '(' .. after, 'COUNT', few)
   for _, entry in ipairs(page) do
     if left > 0 and #rows < wanted then
       local id, fields = entry[1], entry[2]
@@ -28,6 +28,7 @@ while left > 0 and #rows < wanted do
     end
     last = '(' .. entry[1]
   end
-  if #page < 4 then break end
+  if #page < few then break end
+  few = 16  -- what came was small enough to leave room
 end
 return {'OK', rows}
