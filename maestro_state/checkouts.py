@@ -50,10 +50,10 @@ def is_too_wide(folder: str) -> bool:
 
 
 def is_begun(folder: str) -> bool:
-    """Tell whether there is something of a project in a folder."""
-    return os.path.lexists(os.path.join(folder, ".maestro")) or any(
-        os.path.isdir(os.path.join(folder, name)) for name in _KEPT
-    )
+    """Tell whether there is something of a project in a folder; a home with documents in it is not begun by them."""
+    if os.path.lexists(os.path.join(folder, ".maestro")):
+        return True
+    return not is_too_wide(folder) and any(os.path.isdir(os.path.join(folder, name)) for name in _KEPT)
 
 
 def home_of(checkout: str) -> str:
