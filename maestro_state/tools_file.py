@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from maestro_state.errors import FileCorrupt
+from maestro_state.errors import ConfigError, FileCorrupt
 from maestro_state.project import Project
 from maestro_state.trust import TOOLS_FILE, keep_trust, read_with_trust
 
@@ -35,18 +35,28 @@ class ToolsFile(msgspec.Struct, frozen=True):
 def read_rows(project: Project, env: Mapping[str, str] | None = None) -> tuple[list[ToolRow], bool]:
     """Return the rows and whether the user trusts the file; no rows when there is none."""
     file = read_with_trust(project.root, TOOLS_FILE, env)
-    if file is None:
-        return [], False
+    return ([], False) if file is None else (_decoded(file.content), file.trusted)
+
+
+def _decoded(content: bytes) -> list[ToolRow]:
     try:
-        return msgspec.json.decode(file.content, type=ToolsFile).tools, file.trusted
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(content, type=ToolsFile).tools
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileCorrupt(f"{TOOLS_FILE} is damaged ({error})", hint=f"remove {TOOLS_FILE}") from error
 
 
 def trusted_paths(project: Project, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return tool → program, as far as the user trusts what the file says."""
-    rows, trusted = read_rows(project, env)
-    return {row.name: row.path for row in rows if row.path and os.path.isabs(row.path)} if trusted else {}
+    """Return tool → program, as far as the user trusts what the file says.
+
+    One that nobody trusts, or that is not even a file, has no say: neither in what is run nor in whether anything is.
+    """
+    try:
+        file = read_with_trust(project.root, TOOLS_FILE, env)
+    except ConfigError:
+        return {}
+    if file is None or not file.trusted:
+        return {}
+    return {row.name: row.path for row in _decoded(file.content) if row.path and os.path.isabs(row.path)}
 
 
 def write_rows(project: Project, checked: Iterable[ToolRow], env: Mapping[str, str] | None = None) -> list[ToolRow]:

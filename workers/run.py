@@ -182,6 +182,8 @@ class _Attempt:
                 files.take(item, content)
             argv = tool.argv(run.options, self._conversation(), files.words)
             sent = render(prompt, items, files.named)
+            # A program that the project's own file names counts only when its user trusts that file.
+            program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))
         except ServerUnavailable:
             raise
         except MaestroError as error:
@@ -189,8 +191,6 @@ class _Attempt:
         parser = tool.parser()
         # The bytes of a plain tool are its output; of the others it is the text for people that their events carry.
         self._parser = None if tool.is_plain else parser
-        # A program that the project's own file names counts only when its user trusts that file.
-        program = trusted_paths(self._maestro.project).get(tool.name) or tool.program(environment.get("PATH"))
         if program is None:
             where = "on the PATH of the terminal that asked" if run.holders else "where the worker runs"
             return self._failed(f"'{argv[0]}' is not installed {where} (maestro tool check)")

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state import trust
+from maestro_state import Maestro, trust
 from maestro_state.catalog import names, resolve
-from maestro_state.errors import InvalidValue, ToolNotFound
+from maestro_state.embedded import ensure
+from maestro_state.errors import InvalidValue, MaestroError, ToolNotFound
 from maestro_state.tool_check import check_tools
 from tests.backends import Backend
-from tests.embedded_project import is_alive, write_program
+from tests.cli_runs import maestro_command
+from tests.embedded_project import is_alive, temporary_project, write_program
 from tests.waiting import wait_until
 
 WHEN = "2026-01-01T00:00:00.000+00:00"
@@ -161,6 +163,35 @@ def test_a_program_the_project_names_is_started_only_when_trusted(real: Backend,
         for _ in range(2):  # its own rewriting does not end the trust
             assert maestro.tools.check("claude")[0].notes == "planted"
         assert marker.exists()
+
+
+def _plant(path: Path, kind: str) -> None:
+    """Put something in the place of a file."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/etc/hostname")
+    else:
+        path.write_text(kind)
+
+
+def test_a_tools_file_that_nobody_trusts_stops_no_run():
+    """Whatever a repository brings there: it names no program, and keeps none from being found."""
+    with temporary_project() as project, Maestro(project) as maestro:
+        ensure(project, supervise=False)
+        maestro.sessions.start("planted", tool="echo")
+        file = project / ".maestro" / "config" / "tools.json"
+        file.parent.mkdir()
+        runs = []
+        for kind in ("pipe", "link", "{{{", "[" * 100_000):
+            _plant(file, kind)
+            with pytest.raises(MaestroError, match=r"tools\.json"):  # control: who has to read it says what is wrong
+                maestro.tools.list()
+            runs.append(maestro.runs.start("p"))
+            done = maestro_command(project, "worker", "--burst")
+            assert done.returncode == 0, done.stderr
+            file.unlink()
+        assert [maestro.runs.read(run.id).status for run in runs] == ["success"] * 4
 
 
 def test_use_records_the_tool_and_refuses_secrets(real: Backend):
