@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from maestro_state.errors import UsageError
 
@@ -16,9 +17,9 @@ _KEPT = ("docs/sessions", "docs/maestro")
 def find_checkout(start: str | os.PathLike[str]) -> str:
     """Return the nearest parent with `.maestro/` or that is a worktree, else the git root, else the folder itself.
 
-    Of a folder above, only one's own `.maestro/` counts: in a shared place anybody could have put one there to get what
-    is written in every project below. A repository that is the user's whole home, or the whole system, does not make
-    every folder below a part of it.
+    Of a folder above, only one's own `.maestro/` counts, and none in a place that is everybody's (`/`, `/tmp`): there
+    it is an accident, or somebody's way to get what is written in every project below. A repository that is the user's
+    whole home, or the whole system, does not make every folder below a part of it.
     """
     start = os.path.realpath(start)
     if not os.path.isdir(start):
@@ -27,7 +28,7 @@ def find_checkout(start: str | os.PathLike[str]) -> str:
     while (parent := os.path.dirname(candidates[-1])) != candidates[-1]:
         candidates.append(parent)
     for folder in candidates:
-        if os.path.lexists(path := os.path.join(folder, ".maestro")) and (folder == start or _is_own(path)):
+        if os.path.lexists(path := os.path.join(folder, ".maestro")) and (folder == start or _counts_above(path)):
             return folder
         if main_of(folder) is not None:
             return folder
@@ -37,9 +38,12 @@ def find_checkout(start: str | os.PathLike[str]) -> str:
     return start
 
 
-def _is_own(path: str) -> bool:
+def _counts_above(path: str) -> bool:
+    """Tell whether a `.maestro` is this user's, in a folder that is not everybody's."""
+    folder = os.path.dirname(path)
     try:
-        return os.lstat(path).st_uid == os.geteuid()
+        is_shared = folder == "/" or bool(os.stat(folder).st_mode & stat.S_IWOTH)
+        return not is_shared and os.lstat(path).st_uid == os.geteuid()
     except OSError:
         return False
 

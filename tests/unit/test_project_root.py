@@ -7,6 +7,8 @@ import os
 import pytest
 
 from maestro_state.checkouts import find_checkout
+from maestro_state.errors import UsageError
+from maestro_state.project import Project
 from tests.other_user import UID
 
 
@@ -35,3 +37,20 @@ def test_another_users_maestro_folder_above_is_not_taken(tmp_path, inner):
     os.chown(tmp_path / ".maestro", UID, UID)
     assert find_checkout(inner) == str(inner)
     assert find_checkout(tmp_path) == str(tmp_path)
+
+
+def test_a_maestro_folder_in_a_place_of_everybodys_counts_only_there(tmp_path, inner):
+    """One that got into /tmp by accident does not become the project of everything below it."""
+    (tmp_path / ".maestro").mkdir()
+    assert find_checkout(inner) == str(tmp_path)  # control
+    tmp_path.chmod(0o1777)
+    assert find_checkout(inner) == str(inner)
+    assert find_checkout(tmp_path) == str(tmp_path)
+
+
+def test_the_whole_system_is_no_project_by_accident(monkeypatch):
+    """Nothing is begun in / unless somebody names it."""
+    monkeypatch.setattr("maestro_state.project.is_begun", lambda _: False)
+    monkeypatch.setattr(Project, "sessions", lambda *_, **__: pytest.fail("it was begun"))
+    with pytest.raises(UsageError, match="whole system"):
+        Project("/", is_named=False).begin()
