@@ -20,6 +20,8 @@ from workers.invoke import PIECE_BYTES
 from workers.outbox import BATCH_BYTES
 
 RUNS = 30
+#: Messages of the long history, and the milliseconds that handing its end on may add to a run's start.
+MESSAGES, HISTORY_MS = 10_000, 2.0
 #: Bytes of the large output, and how often it is made.
 OUTPUT_BYTES, OUTPUTS = 100_000_000, 5
 #: Runs at once, and how long each one's tool takes, in seconds.
@@ -47,6 +49,7 @@ def measure() -> Iterator[Row]:
     with rig(pinned=False, with_worker=True) as bench:
         bench.bring_workers()
         yield _to_start(bench)
+        yield _after_history(bench)
         yield from _throughput(bench)
         yield from _crowd(bench)
 
@@ -72,6 +75,22 @@ def _to_start(bench: Rig) -> Row:
     worker.wait()
     figures = [statistics.median(one[2:]) / 1_000_000 for one in (ours, theirs)]
     return Row("run asked for → tool started", "RQ's forking worker", *figures, "ms", 1.1, 0.5)
+
+
+def _after_history(bench: Rig) -> Row:
+    """Start runs in a long session and in a new one in turns: what is handed on has a bounded size."""
+    maestro = bench.maestro
+    sessions = [bench.session(MESSAGES), maestro.sessions.start("new").id]
+    took: list[list[float]] = [[], []]
+    for _ in range(RUNS + 2):
+        for session, times in zip(sessions, took, strict=True):
+            begun = time.time_ns()
+            run = maestro.runs.start("go", session, tool=shlex.join(CHILD))
+            maestro.runs.wait(run, session)
+            times.append((int(maestro.runs.output(run.id, session)) - begun) / 1_000_000)
+    long_ms, new_ms = (statistics.median(times[2:]) for times in took)
+    limit = 1 + HISTORY_MS / new_ms
+    return Row(f"the same after {MESSAGES} messages", "a new session", long_ms, new_ms, "ms", limit)
 
 
 def _throughput(bench: Rig) -> Iterator[Row]:

@@ -137,7 +137,8 @@ def _run(request: list[bytes]) -> int:
     os.environb.clear()
     for variable in environment:
         name, _, value = variable.partition(b"=")
-        os.environb[name] = value
+        if name:  # a variable without a name can be handed down, not set
+            os.environb[name] = value
     time.tzset()
     os.umask(int(umask, 8))
     os.chdir(folder)
@@ -146,9 +147,9 @@ def _run(request: list[bytes]) -> int:
     sys.stderr = open(2, "w", encoding=coding[4], errors=coding[5], closefd=False, buffering=1)  # noqa: SIM115
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = run([os.fsdecode(word) for word in words])
-    with suppress(BrokenPipeError):  # the reader of our pipe has left
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody reads it any more, or its disk is full: of that the command told
+            stream.flush()
     return code
 
 

@@ -27,6 +27,7 @@ NAMES = {
     "AnyAsyncConnection": "AnyConnection",
     "connect_async": "connect",
     "pause_async": "pause",
+    "call_blocking_async": "call_blocking",
 }
 
 

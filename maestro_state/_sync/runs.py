@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from maestro_state.errors import (
     SessionNotFound,
     WorkFailed,
 )
-from maestro_state.handover import Handover, Holder, hand_over, leave
+from maestro_state.handover import Handover, Holder, call_blocking, hand_over, leave
 from maestro_state.models import Event
 from maestro_state.ops import claims as claim_ops
 from maestro_state.ops import contents as contents_ops
@@ -121,29 +122,29 @@ class Runs:
         environment = os.environ if environment is None else environment
         choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
         parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
-        holders = [] if dry else self.handover.reach()
-        if holders:
-            ops.check_variables(env, environment)
-        request = ops.RunRequest(
-            tool=choice.tool.name,
-            prompt_source=prompt_source,
-            prompt_file=prompt_file,
-            dry=dry,
-            confirmed_at=confirmed_at,
-            timeout_s=timeout_s or self._settings.run_timeout_seconds,
-            retries=retries,
-            cookie=cookie or self._settings.cookie,
-            env=env,
-            holders=tuple(holder.name for holder in holders),
-            options=choice.options,
-            continues=choice.before.id if choice.before else None,
-            seen=choice.seen,
-            terminal=terminal,
-            working_directory=place,
-            edits_told=choice.tell(session, say),
-        )
         content = prompt.encode() if isinstance(prompt, str) else prompt
+        holders = [] if dry else call_blocking(self.handover.reach)
         try:
+            if holders:
+                ops.check_variables(env, environment)
+            request = ops.RunRequest(
+                tool=choice.tool.name,
+                prompt_source=prompt_source,
+                prompt_file=prompt_file,
+                dry=dry,
+                confirmed_at=confirmed_at,
+                timeout_s=timeout_s or self._settings.run_timeout_seconds,
+                retries=retries,
+                cookie=cookie or self._settings.cookie,
+                env=env,
+                holders=tuple(holder.name for holder in holders),
+                options=choice.options,
+                continues=choice.before.id if choice.before else None,
+                seen=choice.seen,
+                terminal=terminal,
+                working_directory=place,
+                edits_told=choice.tell(session, say),
+            )
             run_id, summary = self._start(session.id, choice.tool, request, content, parts, command_id)
             if not dry:
                 self._wake(session.id, run_id, holders, environment)
@@ -181,7 +182,7 @@ class Runs:
         """Hand the environment over, then put the job where workers wait: whoever takes it finds what it needs."""
         try:
             if holders:
-                hand_over(holders, session_id, run_id, environment)
+                call_blocking(partial(hand_over, holders, session_id, run_id, environment))
             self._queue.enqueue(session_id, run_id, 0)
         except MaestroError:
             # Nobody would come for it: better no run than one that starts when nobody expects it any more.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from maestro_state import Maestro
+from maestro_state import AsyncMaestro, Maestro
 from maestro_state.embedded import ensure
+from maestro_state.errors import InvalidValue
+from maestro_state.handover import Holder
 from tests.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.embedded_project import call, end, supervisors, temporary_project, workers, write_program
 from tests.servers import Server, valkey
@@ -60,6 +65,32 @@ def test_a_variable_that_is_not_set_here_is_refused_at_once(project: Path):
     assert code == 2
     assert "NOT_SET_HERE is not set in this terminal" in error["message"]
     assert printed(project, "runs")["runs"] == []
+
+
+def test_asking_keeps_no_event_loop_waiting(project: Path):
+    """Whoever is to take the environment may be slow; meanwhile an async program goes on. Its lines are closed."""
+
+    async def ask() -> tuple[str, int]:
+        async with AsyncMaestro(project) as maestro:
+            await maestro.sessions.start("s", tool="cat")
+            loop, went_on = asyncio.get_running_loop(), threading.Event()
+            ours, theirs = socket.socketpair()
+            holder = Holder("slow", ours)
+
+            def reach() -> list[Holder]:
+                loop.call_soon_threadsafe(went_on.set)
+                assert went_on.wait(30), "the event loop waits too"
+                return [holder]
+
+            maestro.runs.handover.reach = reach
+            with theirs, pytest.raises(InvalidValue) as refusal:
+                await maestro.runs.start("p", env=("NOT_SET_HERE",))
+            return str(refusal.value), ours.fileno()
+
+    ensure(project, supervise=False)
+    said, descriptor = asyncio.run(ask())
+    assert "NOT_SET_HERE" in said
+    assert descriptor == -1
 
 
 def test_it_outlives_the_asking_terminal_and_a_lost_worker(project: Path):

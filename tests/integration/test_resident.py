@@ -225,6 +225,30 @@ def test_closed_streams_are_the_same(filled, closed):
         assert b"Traceback" not in closing(EITHER_WAY)[1]
 
 
+def test_a_full_disk_is_said_once(filled):
+    """Handed over or not, a command whose output nobody can keep says why, and nothing else."""
+
+    def printing(code):
+        with open("/dev/full", "wb") as full:
+            line = [sys.executable, "-P", "-c", code, "messages", "--json"]
+            done = subprocess.run(line, cwd=filled, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        return done.stderr, done.returncode
+
+    with resident(filled):
+        said, code = printing(HANDED_OVER)
+    assert code == 1
+    assert said.count(b"\n") == 1
+    assert b"No space left" in said
+
+
+def test_a_variable_without_a_name_is_no_obstacle(filled):
+    """Some programs hand one down; no program can set one."""
+    with resident(filled):
+        printed, said, code = command(HANDED_OVER, filled, "messages", "--json", env={"": "x"})
+    assert (said, code) == (b"", 0)
+    assert b"red" in printed
+
+
 def test_a_command_that_is_killed_says_so(talkative):
     """When the process that runs it is killed in the middle, the caller says so and leaves with 1."""
     with resident(talkative) as process:
