@@ -45,15 +45,18 @@ class Interrupts:
         return wanted
 
 
+def question(run_id: str) -> str:
+    """Return what is asked; with the key that is shown behind it, it fits into 80 columns."""
+    return f"run {run_id} is still going: [c]ancel (or Ctrl-C again), [d]etach and leave it? "
+
+
 def _ask(run_id: str) -> bool:
     """Ask whether to cancel, where there is somebody to ask."""
     if not sys.stderr.isatty():
         return False
     try:
         with _keys() as keys:
-            sys.stderr.write(
-                f"\nrun {run_id} is still going: [c]ancel it (or Ctrl-C again), or [d]etach and leave it running? "
-            )
+            sys.stderr.write(f"\n{question(run_id)}")
             sys.stderr.flush()
             key = next(key for key in keys if key in (b"c", b"C", b"d", b"D", _CTRL_C, _CTRL_D))
     except (OSError, StopIteration):

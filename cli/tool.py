@@ -32,6 +32,8 @@ def use(app: App, /, tool: str, model: str | None, mode: str | None, arguments: 
       maestro use codex -- -c model_reasoning_effort=high
       maestro use "sort -u"
     """
+    from shlex import join
+
     from cli import output
 
     used = app.maestro.tools.use(tool, model=model, mode=mode, arguments=arguments)
@@ -39,7 +41,7 @@ def use(app: App, /, tool: str, model: str | None, mode: str | None, arguments: 
         output.document(used)
         return
     chosen = used.tool_active
-    how = [f"model {used.model}" if used.model else "", f"mode {used.mode}" if used.mode else "", *used.arguments]
+    how = [f"model {used.model}" if used.model else "", f"mode {used.mode}" if used.mode else "", join(used.arguments)]
     said = " · ".join(output.safe(one) for one in how if one)
     output.line(f"using {output.colour(output.safe(chosen), bold=True)}{f' · {said}' if said else ''}")
     if used.allows:

@@ -12,11 +12,14 @@ from maestro_state.media import WORDS, kind_of, kind_of_name
 
 
 def check_attachable(tool: Tool, sent: Iterable[SentItem]) -> None:
-    """Refuse an image or a PDF that the tool cannot be given; judged by the name, before anything is sent."""
-    for item in sent:
-        kind = kind_of_name(item.path_rel)
-        if kind is not None and kind not in tool.takes:
-            raise InvalidValue(refusal(tool, item, kind), hint=f"maestro context remove {item.id}, or another --tool")
+    """Refuse images and PDFs that the tool cannot be given; judged by the name, before anything is sent."""
+    kinds = ((item, kind_of_name(item.path_rel)) for item in sent)
+    refused = [(item, kind) for item, kind in kinds if kind is not None and kind not in tool.takes]
+    if refused:
+        # A folder brings many at once: one command takes them all out.
+        more = f", and {len(refused) - 1} more like it" if len(refused) > 1 else ""
+        ids = " ".join(item.id for item, _ in refused)
+        raise InvalidValue(refusal(tool, *refused[0]) + more, hint=f"maestro context remove {ids}, or another --tool")
 
 
 def refusal(tool: Tool, item: SentItem, kind: str) -> str:

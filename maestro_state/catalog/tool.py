@@ -179,7 +179,7 @@ def resolve(name_or_command: str, path: str | None = None, *, folder: str | None
         words = (place if os.pardir in place.split(os.sep) else os.path.normpath(place), *words[1:])
     # Of a folder that only the worker has, only the worker can tell.
     if not is_elsewhere and shutil.which(words[0], path=path) is None:
-        raise ToolNotFound(words[0])
+        raise ToolNotFound(words[0], is_file=os.path.isfile(words[0]))
     if known := _program(os.path.basename(words[0])):
         return _at(known, words, shlex.quote(typed))
     return Tool(name=name_or_command.strip(), words=words, about="a command line")
@@ -218,7 +218,7 @@ def _seen_from(folder: str, text: str) -> str:
     # Links on the way are followed, as the system would; not the last one, which may tell a program what it is.
     place = os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program))
     if shutil.which(place) is None:
-        raise ToolNotFound(program)
+        raise ToolNotFound(program, is_file=os.path.isfile(program))
     inside = os.path.relpath(place, folder)
     is_outside = inside.split(os.sep)[0] == os.pardir
     return shlex.join([place if is_outside else os.path.join(os.curdir, inside), *rest])

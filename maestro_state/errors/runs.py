@@ -47,13 +47,18 @@ class ToolNotFound(NotFound):
 
     code = "unknown_tool"
 
-    def __init__(self, tool: str) -> None:
-        """Name it as the user did."""
+    def __init__(self, tool: str, *, is_file: bool = False) -> None:
+        """Name it as the user did; `is_file` where a path leads to one that may not be started."""
         named = f"'{tool[:80]}'"
-        unknown = f"{named} is neither a tool Maestro knows nor a program found on PATH"
-        super().__init__(
-            f"{named} is no program that can be started" if "/" in tool else unknown, hint="maestro tool list"
-        )
+        if "/" not in tool:
+            text, hint = f"{named} is neither a tool Maestro knows nor a program found on PATH", "maestro tool list"
+        elif is_file:
+            from shlex import quote
+
+            text, hint = f"{named} is no program that can be started: it is not executable", f"chmod +x {quote(tool)}"
+        else:
+            text, hint = f"{named} is no program that can be started: there is no such file", "maestro tool list"
+        super().__init__(text, hint=hint)
         self.tool = tool
 
 

@@ -46,7 +46,11 @@ def test_a_program_named_by_its_path_is_the_one_that_is_seen(project: Path):
     (project / "who.sh").unlink()
     code, error = refused(sub, "use", "../who.sh")
     assert (code, error["code"]) == (3, "unknown_tool")
-    assert "no program that can be started" in error["message"]
+    assert "no such file" in error["message"]
+    (project / "who.sh").write_text("echo me")
+    code, error = refused(sub, "use", "../who.sh")
+    assert (code, error["code"], error["hint"]) == (3, "unknown_tool", "chmod +x ../who.sh")
+    (project / "who.sh").unlink()
 
     # Where the working directory is only on the workers, the checkout stands for it and the worker decides.
     printed(project, "session", "set", "working_directory", str(project / "elsewhere"))

@@ -80,6 +80,9 @@ def test_a_command_line_of_a_known_tool_is_that_tool(project: Path, env: dict[st
     printed(project, "session", "start", "line", "--tool", "claude --model opus", env=env)
     ran = printed(project, "run", "hello", env=env)
     assert (ran["tool"], ran["arguments"]) == ("claude", ["--model", "opus"])
+    said = maestro_command(project, "use", "claude --model opus --append-system-prompt 'be short'", env=env).stdout
+    assert said == "using claude · --model opus --append-system-prompt 'be short'\n"
+    printed(project, "use", "claude --model opus", env=env)
     assert ran["usage"] == {
         "model": "m-1", "tokens_input": 3, "tokens_output": 2, "cost": 0.25, "tool_session": "c-1",
         "counters": {"cost": 0.25},

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from maestro_state.catalog import resolve
 from maestro_state.catalog.attaching import check_attachable, shown_files
@@ -97,6 +98,10 @@ def test_a_tool_that_takes_no_such_file_refuses_it(tmp_path: Path):
         with Attachments(resolve(tool), str(tmp_path), str(tmp_path)) as files, pytest.raises(WorkFailed):
             files.take(sent(None, content), content)
     check_attachable(resolve("sort -u"), [sent("a.txt", b"text")])
+    several = [replace(sent(path, b""), id=f"ctx-000{n}") for n, path in enumerate(("a.png", "b.txt", "c.pdf"), 1)]
+    with pytest.raises(InvalidValue, match="and 1 more like it") as all_of_them:
+        check_attachable(resolve("echo"), several)
+    assert all_of_them.value.hint == "maestro context remove ctx-0001 ctx-0003, or another --tool"
     with Attachments(resolve("echo"), str(tmp_path), str(tmp_path)) as files:
         files.take(sent("a.txt", b"text"), b"text")
         assert (files.words, files.named) == ([], {})

@@ -51,3 +51,8 @@ def test_a_second_interrupt_cancels_without_a_question():
                 signal.raise_signal(signal.SIGINT)
         assert counted.wants_cancel("0001")
         assert counted.count == 0
+
+
+def test_the_question_and_its_answer_fit_on_one_line():
+    """Of the narrowest usual terminal, whose last column is left free."""
+    assert len(interrupts.question("0001") + "c") < 80
