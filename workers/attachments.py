@@ -67,9 +67,13 @@ class Attachments:
         return path if hashlib.sha256(now).hexdigest() == item.digest else None
 
     def _copy(self, item: SentItem, content: bytes) -> str:
-        """Write the content as it was added into a folder that only this user can open."""
-        self._copies = self._copies or tempfile.mkdtemp(prefix="maestro-files-")
-        path = os.path.join(self._copies, f"{item.id}{suffix_of(content)}")
-        with open(path, "xb") as file:
-            file.write(content)
+        """Write the content as it was added into a folder that only this user can open; WorkFailed without room."""
+        try:
+            self._copies = self._copies or tempfile.mkdtemp(prefix="maestro-files-")
+            path = os.path.join(self._copies, f"{item.id}{suffix_of(content)}")
+            with open(path, "xb") as file:
+                file.write(content)
+        except OSError as error:
+            reason = f"{item.id} cannot be copied to where {self.tool.entry} would read it: {error.strerror}"
+            raise WorkFailed(f"{reason} ({tempfile.gettempdir()})") from error
         return path

@@ -319,7 +319,8 @@ class _Attempt:
         if self._parser is not None:
             self._parser.hear(data)
         if self._stderr_log is not None:
-            os.write(self._stderr_log, data)
+            with suppress(OSError):  # a full disk: the run goes on without
+                os.write(self._stderr_log, data)
 
     def _ended(self, tool: Tool, parser: Parser, finished: Finished) -> Ended:
         outcome = parser.end(finished.exit_code, finished.stderr)

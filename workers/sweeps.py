@@ -56,7 +56,7 @@ class Sweeps:
             self._due_s = now_s + RETRY_S  # what goes wrong now is tried again
             try:
                 self._due_s = now_s + self._pass_if_needed(now_s)
-            except MaestroError as error:
+            except (MaestroError, OSError) as error:  # the server is away, or there can be no more processes
                 _log.debug("sweep_put_off", reason=str(error))
         return max(0.1, self._due_s - now_s)
 
@@ -65,9 +65,9 @@ class Sweeps:
         maestro = self._insider.maestro
         every_s = max(0.5, maestro.settings.checkpoint_seconds / 2)
         if now_s >= self._full_s or _count_changes(maestro) != self._changes or _has_work(maestro, every_s):
+            self._pid = fork(self._be_sweeper)
             self._full_s = now_s + FULL_S
             self._connects = True
-            self._pid = fork(self._be_sweeper)
         else:
             maestro.schedule.note_swept()
             self._changes = _count_changes(maestro)

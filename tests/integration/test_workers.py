@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -185,6 +186,19 @@ def test_stderr_is_kept_only_when_debugging_is_asked_for(shop: Workshop):
     assert log.name == f"run-{session.id}-0002.stderr.log"
     assert log.read_bytes() == b"hidden words\n"
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_disk_without_room_for_stderr_ends_no_run(shop: Workshop):
+    """What is kept for debugging alone may be lacking; the run is what counts."""
+    worker = shop.start_worker(MAESTRO_DEBUG="1")
+    maestro = shop.open()
+    session = maestro.sessions.start("err", tool="sh -c 'echo hidden words >&2; echo out'")
+    resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, 0))
+    ended = maestro.runs.wait(maestro.runs.start("p"))
+    log = shop.project / ".maestro" / "logs" / f"run-{session.id}-0001.stderr.log"
+    assert log.read_bytes() == b"", "the limit does not bite"
+    assert (ended.status, ended.error) == ("success", None)
+    assert maestro.runs.output("0001") == b"out\n"
 
 
 @pytest.mark.parametrize("asked", ["with no grace", "twice", "to quit"])

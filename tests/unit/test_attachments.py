@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ def test_what_the_project_has_not_any_more_is_copied_or_refused(tmp_path: Path):
         pytest.raises(WorkFailed, match="refresh"),
     ):
         files.take(item, PNG)
+
+
+def test_without_a_place_for_the_copy_the_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on a full disk: a reason, not a worker that ends."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not-there"))
+    with (
+        Attachments(resolve("codex"), str(tmp_path), str(tmp_path)) as files,
+        pytest.raises(WorkFailed, match=r"ctx-0001 cannot be copied .*No such file"),
+    ):
+        files.take(sent("dot.png", PNG), PNG)
 
 
 def test_a_path_that_leads_out_is_not_followed(tmp_path: Path):
