@@ -95,7 +95,14 @@ def vouch_for_data(root: Path) -> bool:
     try:
         if not has_data(folder):
             return False
-        vouch(folder, root)
+        lock = locks.try_lock(folder, paths.SERVER_LOCK)
+        if lock is not None:
+            try:
+                vouch(folder, root)
+            finally:
+                os.close(lock)
+        elif not origin.is_made_here(folder, root):  # its name changes with the mark: not under a server that writes it
+            raise ServerUnavailable("a server runs on this data", hint="maestro stack stop, then maestro trust again")
     finally:
         os.close(folder)
     return True
@@ -182,7 +189,7 @@ def sync_data(folder: int) -> None:
     """Bring what the server has written to the disk itself; what cannot be synced now is tried again later."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with suppress(OSError):
-        inner = os.open(origin.DATA, flags | os.O_DIRECTORY, dir_fd=folder)
+        inner = os.open(origin.data_name(folder), flags | os.O_DIRECTORY, dir_fd=folder)
         try:
             for name in os.listdir(inner):
                 file = os.open(name, flags, dir_fd=inner)

@@ -14,7 +14,7 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from maestro_state.embedded.origin import DATA
+from maestro_state.embedded.origin import data_name
 from maestro_state.errors import ServerStorageError
 from maestro_state.private_files import open_own_file, write_private
 
@@ -81,7 +81,7 @@ def cut(folder: int, damage: Damage) -> str:
     try:
         if ASIDE not in os.listdir(folder):
             os.mkdir(ASIDE, 0o700, dir_fd=folder)
-        data = os.open(DATA, _FOLDER, dir_fd=folder)
+        data = os.open(data_name(folder), _FOLDER, dir_fd=folder)
         aside = os.open(ASIDE, _FOLDER, dir_fd=folder)
         try:
             log, _ = open_own_file(data, damage.file, os.O_RDWR)
@@ -141,7 +141,7 @@ def set_aside(folder: int) -> list[tuple[str, int]]:
 
 def _open_data(folder: int) -> int | None:
     try:
-        return os.open(DATA, _FOLDER, dir_fd=folder)
+        return os.open(data_name(folder), _FOLDER, dir_fd=folder)
     except OSError:
         return None
 

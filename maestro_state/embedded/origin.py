@@ -4,12 +4,14 @@ A server obeys the file it starts from, and a stranger's project can bring one. 
 a token of which this user's own state folder, outside every project, has the digest and the folder's inode number. The
 token cannot be guessed, and one that became known counts in its own folder only. A project that is moved or renamed
 keeps it; a copy or a restored backup does not, until `maestro trust`.
+
+The data's own folder has a name made from the token too: git takes the place of files that it ignores, and what a
+`git pull` brings can only have names that its author knew.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerStorageError, ServerUnavailable
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MARK = "made-here"
-#: What the server writes its data into, and starts from.
+#: Where earlier versions had the server's data, and where it is while somebody vouches for it; see `data_name`.
 DATA = "appendonlydir"
 #: Older forms of it, which a server takes over when it finds them.
 OLD_DATA = ("appendonly.aof", "dump.rdb")
 
+_PREFIX = "data-"
 _TOKEN_BYTES = 32
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Longer than any mark.
 _READ_BYTES = 128
 _NOT_OURS = "if it is yours: maestro trust; if not: move .maestro/server away"
@@ -42,6 +46,7 @@ def check_origin(folder: int, root: Path) -> None:
     """Refuse data that was not made here; mark a folder that has none yet."""
     if is_made_here(folder, root):
         if _is_servers_own(folder):
+            _move_data(folder, DATA, _own_name(folder))
             return
         raise ServerUnavailable("the server data in .maestro/server was not written by its server", hint=_NOT_OURS)
     if has_data(folder):
@@ -71,12 +76,28 @@ def is_made_here(folder: int, root: Path) -> bool:
         return False
 
 
+def data_name(folder: int) -> str:
+    """Return the name of the folder that the server writes its data into, and starts from."""
+    own = _own_name(folder)
+    return own if _is_there(folder, own) or not _is_there(folder, DATA) else DATA
+
+
 def has_data(folder: int) -> bool:
     """Tell whether there is anything a server would start from."""
     if not set(OLD_DATA).isdisjoint(os.listdir(folder)):
         return True
+    return bool(_filled(folder))
+
+
+def _filled(folder: int) -> list[str]:
+    """List the folders with data, whatever the mark says: one that is lost must not make them so."""
+    names = (name for name in os.listdir(folder) if name == DATA or name.startswith(_PREFIX))
+    return sorted(name for name in names if _is_filled(folder, name))
+
+
+def _is_filled(folder: int, name: str) -> bool:
     try:
-        data = os.open(DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        data = os.open(name, _FOLDER, dir_fd=folder)
     except OSError:
         return False
     try:
@@ -85,14 +106,35 @@ def has_data(folder: int) -> bool:
         os.close(data)
 
 
+def _own_name(folder: int) -> str:
+    mark = _read_mark(folder)
+    return f"{_PREFIX}{_digest(b'data ' + mark)[:32]}" if len(mark) == 2 * _TOKEN_BYTES else DATA
+
+
+def _move_data(folder: int, name: str, new: str) -> None:
+    """Have the data under its new name, unless there is none or it is there already."""
+    if name != new and _is_there(folder, name) and not _is_there(folder, new):
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def vouch(folder: int, root: Path) -> None:
-    """Mark the data in this folder as one's own."""
+    """Mark the data in this folder as one's own; no server may run on it."""
     place = _state_path(root)
     if place is None:
         raise ServerUnavailable(
             "there is no folder outside the project to note that its server data was made here",
             hint="set XDG_STATE_HOME to a folder of your own",
         )
+    data = _meant(folder, root)
     token = os.urandom(_TOKEN_BYTES).hex().encode()
     try:
         records = open_private_folder(place)
@@ -106,12 +148,30 @@ def vouch(folder: int, root: Path) -> None:
             hint="make it writable for you alone, or set XDG_STATE_HOME to a folder of your own",
         ) from error
     try:
-        with suppress(FileNotFoundError):
-            _make_own(folder)
+        if data is not None:
+            _make_own(folder, data)
+            # Under the name that needs no mark while the mark changes: wherever this is interrupted, it is found.
+            if data != DATA and _is_there(folder, DATA):
+                os.rename(DATA, f"{DATA}.{os.urandom(4).hex()}", src_dir_fd=folder, dst_dir_fd=folder)
+            _move_data(folder, data, DATA)
         write_private(folder, MARK, token, durable=True)
     except OSError as error:
         reason = f"cannot write .maestro/server/{MARK}: {error.strerror}"
         raise ServerStorageError(reason, hint="free space on this disk") from error
+
+
+def _meant(folder: int, root: Path) -> str | None:
+    """Return the folder with the data that is vouched for; None when there is none."""
+    found, own = _filled(folder), _own_name(folder)
+    if own in found and is_made_here(folder, root):
+        return own
+    if len(found) > 1:
+        names = ", ".join(found)
+        raise ServerUnavailable(
+            f"there is more than one folder with data in .maestro/server: {names}",
+            hint="keep yours, move the others away",
+        )
+    return found[0] if found else None
 
 
 def _is_servers_own(folder: int) -> bool:
@@ -120,7 +180,7 @@ def _is_servers_own(folder: int) -> bool:
     What `git pull` writes has the user's own mode, which is that of the server only for who keeps everything private.
     """
     try:
-        data = os.open(DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        data = os.open(data_name(folder), _FOLDER, dir_fd=folder)
     except FileNotFoundError:
         return True
     except OSError:
@@ -132,9 +192,9 @@ def _is_servers_own(folder: int) -> bool:
         os.close(data)
 
 
-def _make_own(folder: int) -> None:
+def _make_own(folder: int, data_folder: str) -> None:
     """Give data that somebody vouched for the mode that a server here would have given it."""
-    data = os.open(DATA, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    data = os.open(data_folder, _FOLDER, dir_fd=folder)
     try:
         for name in os.listdir(data):
             file, _ = open_own_file(data, name, os.O_RDONLY)

@@ -145,7 +145,7 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
     from maestro_state.embedded.binary import find_binary
     from maestro_state.embedded.fail_stop import run_fail_stop
     from maestro_state.embedded.foreign import refuse_foreign
-    from maestro_state.embedded.origin import check_origin
+    from maestro_state.embedded.origin import check_origin, data_name
     from maestro_state.embedded.room import REFUSE_WRITES, storage_trouble
 
     program = find_binary(binary)
@@ -161,6 +161,7 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
         raise ServerUnavailable(f"cannot prepare {socket}: {error.strerror}", hint=_HINT) from error
     own = (
         ("dir", data),
+        ("appenddirname", data_name(folder)),
         ("unixsocket", socket),
         ("logfile", os.path.join(data, paths.SERVER_LOG)),
         ("pidfile", os.path.join(data, paths.SERVER_PID)),

@@ -96,7 +96,7 @@ def test_damaged_data_is_named_and_left_alone(project):
     embedded.ensure(project, supervise=False)
     call(project, "SET", "key", "value")
     embedded.stop(project)
-    (log,) = Path(data_path(project), "appendonlydir").glob("*.incr.aof")
+    (log,) = Path(data_path(project)).glob("data-*/*.incr.aof")
     damaged = b"garbage\r\n" + log.read_bytes()
     log.write_bytes(damaged)
     with pytest.raises(ServerUnavailable, match="damaged at byte 0"):

@@ -151,7 +151,7 @@ def test_data_that_git_put_in_its_place_is_not_loaded(project: Path, monkeypatch
         stop(clone)
         ensure(clone, supervise=False)  # control: it is one's own until then
         stop(clone)
-        (log,) = Path(data_path(clone), origin.DATA).glob("*.incr.aof")
+        (log,) = Path(data_path(clone)).glob("data-*/*.incr.aof")
         evil = upstream / log.relative_to(clone)
         evil.parent.mkdir(parents=True)
         evil.write_bytes(b"*3\r\n$3\r\nSET\r\n$4\r\nevil\r\n$1\r\n1\r\n")
@@ -167,6 +167,75 @@ def test_data_that_git_put_in_its_place_is_not_loaded(project: Path, monkeypatch
         stop(clone)
     finally:
         os.umask(umask)
+
+
+def test_a_pull_cannot_name_the_data_of_who_keeps_everything_private(project: Path, monkeypatch):
+    """With umask 077 git's files have the server's own mode: they are not loaded, because their names are not known."""
+    monkeypatch.chdir(project)
+    umask = os.umask(0o077)
+    try:
+        upstream, clone = project / "upstream", project / "clone"
+        evil = upstream / ".maestro" / "server" / origin.DATA
+        _git(project, "init", "-q", "-b", "main", str(upstream))
+        _git(upstream, "commit", "-q", "--allow-empty", "-m", "first")
+        _git(project, "clone", "-q", str(upstream), str(clone))
+        ensure(clone, supervise=False)
+        call(clone, "SET", "own", "1")
+        (clone / ".maestro" / ".gitignore").write_text("*\n")
+        stop(clone)
+        (data,) = Path(data_path(clone)).glob("data-*")
+        shutil.copytree(data, evil)  # all that a stranger could know from a project of their own
+        (log,) = evil.glob("*.incr.aof")
+        log.write_bytes(b"*3\r\n$3\r\nSET\r\n$4\r\nevil\r\n$1\r\n1\r\n")
+        _git(upstream, "add", "-f", ".")
+        _git(upstream, "commit", "-q", "-m", "second")
+        _git(clone, "pull", "-q")
+        assert Path(data_path(clone), origin.DATA, log.name).read_bytes() == log.read_bytes()
+        ensure(clone, supervise=False)
+        assert (call(clone, "GET", "own"), call(clone, "EXISTS", "evil")) == ("1", "0")
+        stop(clone)
+        shutil.rmtree(data)  # control: laid out as by earlier versions it would have been loaded
+        ensure(clone, supervise=False)
+        assert call(clone, "EXISTS", "evil") == "1"
+        stop(clone)
+    finally:
+        os.umask(umask)
+
+
+def test_data_of_earlier_versions_moves_to_its_own_name(project: Path):
+    """What is one's own is found where it was, by whoever looks first, and is under the new name from then on."""
+    ensure(project, supervise=False)
+    call(project, "SET", "key", "value")
+    stop(project)
+    (data,) = Path(data_path(project)).glob("data-*")
+    data.rename(data.with_name(origin.DATA))
+    ensure(project, supervise=False)
+    assert call(project, "GET", "key") == "value"
+    stop(project)
+    assert data.is_dir()
+    assert vouch_for_data(project)  # a new mark is a new name
+    decoy = data.with_name("data-decoy")
+    decoy.mkdir()
+    (decoy / "file").touch()
+    mark = Path(data_path(project), origin.MARK)
+    kept = mark.read_bytes()
+    mark.unlink()
+    with pytest.raises(ServerUnavailable, match="not made here"):  # without its mark it is not taken for an empty one
+        ensure(project, supervise=False)
+    with pytest.raises(ServerUnavailable, match="more than one"):
+        vouch_for_data(project)
+    mark.write_bytes(kept)
+    mark.chmod(0o600)
+    ensure(project, supervise=False)
+    assert call(project, "GET", "key") == "value"
+    assert not data.exists()
+    (now,) = (path for path in data.parent.glob("data-*") if path != decoy)
+    assert vouch_for_data(project)  # while it runs: nothing moves under it
+    assert now.is_dir()
+    mark.unlink()
+    with pytest.raises(ServerUnavailable, match="a server runs"):
+        vouch_for_data(project)
+    stop(project)
 
 
 def test_a_home_folder_can_be_a_project(monkeypatch):

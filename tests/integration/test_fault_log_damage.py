@@ -40,7 +40,7 @@ def written(project) -> tuple[Path, bytes]:
         # A script that writes twice is a transaction in the log.
         call(project, "EVAL", f"redis.call('SET', 'a{number}', 1) redis.call('SET', 'b{number}', 1) return 1", "0")
     embedded.stop(project)
-    (log,) = Path(data_path(project), "appendonlydir").glob("*.incr.aof")
+    (log,) = Path(data_path(project)).glob("data-*/*.incr.aof")
     return log, log.read_bytes()
 
 
@@ -122,7 +122,7 @@ def test_damage_in_the_middle_is_cut_only_when_asked(project, written):
 @pytest.mark.parametrize("content", [b"", bytes(88), None], ids=["empty", "zeros", "none"])
 def test_a_lost_list_of_files_is_written_anew(project, written, content):
     """An empty or zeroed manifest, or none, does not cost the log that lies beside it."""
-    manifest = Path(data_path(project), "appendonlydir", log_repair.MANIFEST)
+    (manifest,) = Path(data_path(project)).glob(f"data-*/{log_repair.MANIFEST}")
     before = manifest.read_bytes()
     if content is None:
         manifest.unlink()

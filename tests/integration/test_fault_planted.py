@@ -26,8 +26,8 @@ from workers.stack import open_log
 #: Everything below .maestro/ that a command of the embedded stack opens; a * stands for the one file that fits.
 NAMES = (
     "server", "server/server.lock", "server/stack.lock", "server/server.log", "server/server.pid", "server/s.sock",
-    "server/r.sock", "server/made-here", "server/socket", "server/appendonlydir", "server/appendonlydir/*.incr.aof",
-    "server/appendonlydir/*.manifest", "logs", "logs/stack.log", "config/settings.toml",
+    "server/r.sock", "server/made-here", "server/socket", "server/data-*", "server/data-*/*.incr.aof",
+    "server/data-*/*.manifest", "server/appendonlydir", "logs", "logs/stack.log", "config/settings.toml",
     "config/tools.json", "sessions/active", "sessions/index.json", "sessions/.index.lock",
 )  # fmt: skip
 #: One that reads, one that changes something, one that looks after the server, and one that looks at everything.
