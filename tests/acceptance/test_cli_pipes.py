@@ -72,10 +72,12 @@ def test_a_standard_input_that_never_ends(project: Path):
         def told() -> bool:
             nonlocal said
             said += os.read(mine, 4096)
-            return b"waiting for standard input" in said
+            return b"\n" in said
 
         wait_until(told, "the terminal is told")
-        assert b"--no-stdin" in said
+        assert b"waiting for standard input" in said
+        assert b"--no-stdin" in said.splitlines()[0]  # on one line of 80 columns
+        assert b"without it" in said.splitlines()[0]
         os.write(writing, b"at last\n")
         os.close(writing)
         writing = -1
