@@ -10,7 +10,7 @@ from maestro_state._async.server import AsyncServer
 from maestro_state._async.source import AsyncSource
 from maestro_state._async.whole import whole
 from maestro_state.catalog import names as tool_names
-from maestro_state.models import Session, id_order
+from maestro_state.models import Message, Session
 from maestro_state.ops import archiving
 from maestro_state.ops.messages import stored_fields
 from maestro_state.states import SessionState
@@ -26,7 +26,6 @@ async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -
     """Give a new session the active items, their contents and the messages of another one."""
     session, items, _, _ = await source.contents()
     active = [item for item in items if item.state == "active"]
-    limit = id_order(await _first_own_id(server, session_id))
     batch: list[Any] = []
     size = 0
     target = SessionState.WITH_CONTEXT if active else SessionState.STARTED
@@ -48,10 +47,8 @@ async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -
             size = 0
     for found in await source.messages():
         (message,) = await whole(source, [found])  # one at a time: together they may be as large as all outputs
-        if id_order(message.id) >= limit:
-            break  # a clock went back between the two sessions: ids must not
         # The runs stay where they are: an excerpt of what is too long for one is all that comes along.
-        row = msgspec.json.encode(stored_fields(msgspec.structs.replace(message, content_ref=None)))
+        row = msgspec.json.encode(stored_fields(_copied(message, session.id)))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
@@ -60,10 +57,12 @@ async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -
     await send(str(target))
 
 
-async def _first_own_id(server: AsyncServer, session_id: str) -> str:
-    key = server.terms.keys.of_session(session_id, "session")
-    found: bytes = await server.connection.call("HGET", key, "last_id")
-    return found.decode()
+def _copied(message: Message, origin: str) -> Message:
+    """Return a message as the fork has it: its run is one of the origin, and the fork's own count from 0001 again."""
+    metadata = message.metadata
+    if metadata and "run" in metadata and "session" not in metadata:
+        metadata = {**metadata, "session": origin}
+    return msgspec.structs.replace(message, content_ref=None, metadata=metadata)
 
 
 async def taken_over(source: AsyncSource, here: str) -> tuple[Session, dict[str, str | None]]:

@@ -11,7 +11,7 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
 from maestro_state._sync.whole import whole
 from maestro_state.catalog import names as tool_names
-from maestro_state.models import Session, id_order
+from maestro_state.models import Message, Session
 from maestro_state.ops import archiving
 from maestro_state.ops.messages import stored_fields
 from maestro_state.states import SessionState
@@ -27,7 +27,6 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
     """Give a new session the active items, their contents and the messages of another one."""
     session, items, _, _ = source.contents()
     active = [item for item in items if item.state == "active"]
-    limit = id_order(_first_own_id(server, session_id))
     batch: list[Any] = []
     size = 0
     target = SessionState.WITH_CONTEXT if active else SessionState.STARTED
@@ -49,10 +48,8 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
             size = 0
     for found in source.messages():
         (message,) = whole(source, [found])  # one at a time: together they may be as large as all outputs
-        if id_order(message.id) >= limit:
-            break  # a clock went back between the two sessions: ids must not
         # The runs stay where they are: an excerpt of what is too long for one is all that comes along.
-        row = msgspec.json.encode(stored_fields(msgspec.structs.replace(message, content_ref=None)))
+        row = msgspec.json.encode(stored_fields(_copied(message, session.id)))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
@@ -61,10 +58,12 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
     send(str(target))
 
 
-def _first_own_id(server: Server, session_id: str) -> str:
-    key = server.terms.keys.of_session(session_id, "session")
-    found: bytes = server.connection.call("HGET", key, "last_id")
-    return found.decode()
+def _copied(message: Message, origin: str) -> Message:
+    """Return a message as the fork has it: its run is one of the origin, and the fork's own count from 0001 again."""
+    metadata = message.metadata
+    if metadata and "run" in metadata and "session" not in metadata:
+        metadata = {**metadata, "session": origin}
+    return msgspec.structs.replace(message, content_ref=None, metadata=metadata)
 
 
 def taken_over(source: Source, here: str) -> tuple[Session, dict[str, str | None]]:

@@ -7,15 +7,23 @@ INCLUDES summary lane repeated newer admit emit renew settle
 ]]
 local admitted, answer = admit(command_id)
 if answer then return answer end
+-- A message may be of this very millisecond, or of a clock that was set back since: what comes next is later all the same.
+local function follow(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  local last_ms, last_seq = string.match(admitted.last_id, '^(%d+)-(%d+)$')
+  ms, seq, last_ms, last_seq = tonumber(ms), tonumber(seq), tonumber(last_ms), tonumber(last_seq)
+  if ms > last_ms or (ms == last_ms and seq > last_seq) then admitted.last_id = id end
+end
 -- parts: `count` triples of item/blob/message, name or id, value; messages carry their fields as a JSON list
 for at = 1, tonumber(count) * 3, 3 do
   local kind, name, value = parts[at], parts[at + 1], parts[at + 2]
   if kind == 'item' then redis.call('HSET', items, name, value) end
   if kind == 'blob' then redis.call('HSET', blobs, name, value) end
-  if kind == 'message' then redis.call('XADD', messages, name, unpack(cjson.decode(value))) end
+  if kind == 'message' then follow(redis.call('XADD', messages, name, unpack(cjson.decode(value)))) end
 end
 if target == '' then
-  redis.call('HSET', session, admitted.lane_field, admitted.number .. ' ' .. now_ms .. ' ' .. admitted.last_id)
+  redis.call('HSET', session, 'last_id', admitted.last_id,
+             admitted.lane_field, admitted.number .. ' ' .. now_ms .. ' ' .. admitted.last_id)
   for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life_ms) end
   return {'OK', admitted.last_id, false}
 end

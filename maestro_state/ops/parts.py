@@ -107,11 +107,11 @@ def history_part(summary: str | None, said: Sequence[Said], most: int) -> Part |
 
 
 def _origin(one: Said) -> str:
-    run, tool, model = (one.metadata.get(name) for name in ("run", "tool", "model"))
+    run, tool, model, session = (one.metadata.get(name) for name in ("run", "tool", "model", "session"))
     if not isinstance(run, str):
         return ""
     who = [str(name) for name in ((tool, model) if one.role == "assistant" else ()) if name]
-    return "".join(f" · {one_line(word)}" for word in [*who, f"run {run}"])
+    return "".join(f" · {one_line(word)}" for word in [*who, f"run {run}{f' of {session}' if session else ''}"])
 
 
 def _entry(header: str, content: str) -> bytes:

@@ -125,6 +125,41 @@ async def test_a_long_answer_is_kept_once_and_read_whole(backend: Backend):
         assert len(lines[1]) < 2 * INLINE_BYTES
 
 
+async def test_a_fork_tells_its_own_runs_from_those_it_came_with(backend: Backend):
+    """Both count from 0001: what was copied names its session, also a fork later and in what a tool is handed."""
+    async with backend.open_async() as maestro:
+        first = await maestro.sessions.start("first", tool="echo")
+        await answered(maestro, "old question", b"old answer\n")
+        second = await maestro.sessions.fork(first.id, "second")
+        await answered(maestro, "new question", b"new answer\n", tool="echo")
+        third = await maestro.sessions.fork(second.id, "third")
+        of = [(one.metadata["run"], one.metadata.get("session")) for one in await maestro.messages.last(9, second.id)]
+        assert of == [("0001", first.id)] * 2 + [("0001", None)] * 2
+        of = [(one.metadata["run"], one.metadata["session"]) for one in await maestro.messages.last(9, third.id)]
+        assert of == [("0001", first.id)] * 2 + [("0001", second.id)] * 2
+        run = await maestro.runs.start("and?", dry=True, tool="echo")
+        history = (await sent_parts(maestro, run.id))["history"].decode()
+        assert f"run 0001 of {first.id} " in history
+        assert f"run 0001 of {second.id} " in history
+
+
+async def test_a_fork_has_every_message_also_when_the_clock_was_set_back(backend: Backend):
+    """What was said later than the fork was made, by a clock set back an hour, comes along; what follows is later."""
+    now = [1_800_000_000_000]
+    async with backend.open_async(now_ms=lambda: now[0]) as maestro:
+        first = await maestro.sessions.start("first")
+        for number in range(3):
+            now[0] += 1000
+            await maestro.messages.add("user", f"said {number}")
+        now[0] -= 3_600_000
+        fork = await maestro.sessions.fork(first.id, "second")
+        await maestro.messages.add("user", "said afterwards")
+        messages = await maestro.messages.last(9, fork.id)
+        assert [one.content for one in messages] == ["said 0", "said 1", "said 2", "said afterwards"]
+        events = [event.id async for event in (await maestro.sessions.source(fork.id)).events()]
+        assert sorted(events, key=id_order) == events
+
+
 async def assert_whole(maestro: AsyncMaestro, session_id: str, prompt: str, answer: bytes) -> None:
     """Reading the two messages gives all that was said."""
     asked, said = await maestro.messages.since(ref=session_id)
