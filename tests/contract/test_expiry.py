@@ -8,7 +8,7 @@ import pytest
 
 from maestro_state import AsyncMaestro
 from maestro_state.clock import iso, now_ms
-from maestro_state.errors import InvalidTransition, SessionExpired
+from maestro_state.errors import InvalidTransition, Refused, SessionExpired
 from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS
 from tests.backends import Backend, Clock
 from tests.passing import TTL_S, let_pass, long_ago
@@ -85,8 +85,20 @@ async def by_fork(maestro: AsyncMaestro, session_id: str) -> None:
     assert [message.content for message in await maestro.messages.last(5, fork.id)] == ["kept"]
 
 
+async def by_cancel(maestro: AsyncMaestro, session_id: str) -> None:
+    with pytest.raises(Refused, match="no open run"):
+        await maestro.runs.cancel(ref=session_id)
+
+
+async def by_wait(maestro: AsyncMaestro, session_id: str) -> None:
+    assert await maestro.runs.wait_all(ref=session_id) == []
+
+
+BY_COMMANDS = [by_end, by_message, by_context, by_run, by_status, by_list, by_fork, by_cancel, by_wait]
+
+
 @pytest.mark.parametrize("is_written", [False, True], ids=["unwritten", "only-on-disk"])
-@pytest.mark.parametrize("notice", [by_sweep, by_end, by_message, by_context, by_run, by_status, by_list, by_fork])
+@pytest.mark.parametrize("notice", [by_sweep, *BY_COMMANDS])
 async def test_whoever_notices_freezes(backend: Backend, notice, is_written):
     """The server still has it, or has let it go before anybody came: the sweep or the next command freezes it."""
     session_id, at = await over(backend, is_written=is_written)
