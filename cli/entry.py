@@ -209,9 +209,17 @@ def _await_end(line: socket, words: list[str]) -> int:
             code = b""
         if not code:
             advice = "run it again" if _is_in(READS, words) else "it may have been done: look before you run it again"
-            sys.stderr.write(f"maestro: the process that ran this ended in the middle of it \u2192 {advice}\n")
+            _tell_cut_off(advice, as_json="--json" in words)
             return 1
         return code[0]
+
+
+def _tell_cut_off(advice: str, *, as_json: bool) -> None:
+    what = "the process that ran this ended in the middle of it"
+    if as_json:  # spelled out: both texts are plain, and json takes long to import
+        sys.stderr.write(f'{{"error":{{"code":"cut_off","message":"{what}","hint":"{advice}"}}}}\n')
+    else:
+        sys.stderr.write(f"maestro: {what} \u2192 {advice}\n")
 
 
 def _pass_on(line: socket) -> None:

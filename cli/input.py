@@ -15,18 +15,21 @@ def text_argument(argument: str) -> str:
     """Return an argument, or all of standard input for `-`."""
     if argument != "-":
         return argument
-    if sys.stdin.isatty():
-        raise UsageError("- reads from a pipe, and there is none", hint="echo text | maestro …")
     try:
-        return sys.stdin.buffer.read().decode()
+        return piped_in().decode()
     except UnicodeDecodeError as error:
         raise InvalidValue("standard input is not UTF-8 text") from error
 
 
 def bytes_argument() -> bytes:
     """Return all of standard input, as it is."""
-    if sys.stdin.isatty():
-        raise UsageError("- reads from a pipe, and there is none", hint="echo text | maestro …")
+    return piped_in()
+
+
+def piped_in(word: str = "-", *, hint: str = "echo text | maestro …") -> bytes:
+    """Return all of standard input; UsageError where it is a terminal, or closed (Python has None then)."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError(f"{word} reads from a pipe, and there is none", hint=hint)
     return sys.stdin.buffer.read()
 
 

@@ -159,9 +159,9 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
         except OSError as error:
             raise PathNotFound(f"{from_file}: {error.strerror}") from error
     if from_stdin:
-        if sys.stdin.isatty():
-            raise UsageError("--stdin reads from a pipe, and there is none", hint="git diff | maestro run --stdin")
-        return sys.stdin.buffer.read(), "stdin"
+        from cli.input import piped_in
+
+        return piped_in("--stdin", hint="git diff | maestro run --stdin"), "stdin"
     return (prompt or "").encode(errors="surrogateescape"), "cli"
 
 
@@ -216,7 +216,7 @@ def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) 
     from maestro_state.errors import UsageError
 
     preview = app.maestro.runs.preview(content, **how)
-    if as_json or not sys.stdin.isatty():
+    if as_json or sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
     _show_preview(preview.argv, preview.stdin)
     return iso(now_ms()) if output.confirmed("Send this?") else None

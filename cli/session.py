@@ -275,7 +275,7 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
 
     session_id = app.maestro.sessions.resolve(ref)
     if not yes:
-        if as_json or not sys.stdin.isatty():
+        if as_json or sys.stdin is None or not sys.stdin.isatty():
             what = "moved to the trash" if trash else "removed for good"
             raise UsageError(f"{session_id} would be {what}", hint="add --yes to do it without asking")
         question = f"Move {session_id} to the trash" if trash else f"Remove {session_id} and everything in it for good"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -259,7 +260,7 @@ def test_a_command_that_is_killed_says_so(talkative):
         os.kill(int(children(process.pid)[0]), signal.SIGKILL)
         said = caller.communicate(timeout=60)[1]
         assert caller.returncode == 1
-        assert b"run it again" in said
+        assert json.loads(said)["error"]["hint"] == "run it again"
 
 
 def test_the_stack_brings_it_along(project):

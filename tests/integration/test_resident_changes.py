@@ -232,3 +232,13 @@ def _state(pid: int) -> str:
 def _catches_stop(pid: int) -> bool:
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
     return bool(int(line.split()[1], 16) & 1 << (signal.SIGTSTP - 1))
+
+
+@pytest.mark.parametrize("words", [["run", "-", "--tool", "echo"], ["message", "add", "--role", "user", "-"]])
+def test_a_closed_standard_input_is_no_pipe(folders, words):
+    """What is to be read from it is refused in one line that says so, as it is on a terminal."""
+    line = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-P", "-c", RUN_HERE]
+    subprocess.run([*line, "session", "start", "closed"], cwd=folders[0], check=True, capture_output=True, timeout=60)
+    done = subprocess.run([*line, *words], cwd=folders[0], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"reads from a pipe, and there is none" in done.stderr
