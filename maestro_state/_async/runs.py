@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from maestro_state._async.server import AsyncServer
 from maestro_state._async.sessions import AsyncSessions
 from maestro_state.catalog import Tool, resolve
 from maestro_state.catalog.attaching import check_attachable, shown_files
-from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
+from maestro_state.contents import Run, SentItem, ToolOptions
 from maestro_state.errors import (
     ContextChanged,
     InvalidTransition,
@@ -47,7 +46,6 @@ from maestro_state.states import FROZEN
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]
 Events = list[Event]
-Numbers = list[str]
 Sent = list[SentItem]
 SentContents = list[tuple[SentItem, bytes]]
 
@@ -79,7 +77,7 @@ class AsyncRuns:
         self._sessions = sessions
         self._queue = queue
         self._settings = settings
-        self._events = AsyncRunEvents(server, AsyncClaims(server, queue))
+        self._events = AsyncRunEvents(server, AsyncClaims(server, queue), sessions)
         self._choices = AsyncChoices(server, settings, project)
         self._parts = AsyncParts(server, settings)
 
@@ -346,14 +344,10 @@ class AsyncRuns:
     async def wait_each(self, run_ids: Sequence[str] = (), ref: str | None = None) -> AsyncIterator[Run]:
         """Yield each of these runs when it is over; without names, of those open now. RunNotFound before any wait."""
         session_id = await self._sessions.resolve(ref)
-        named = run_ids or await self._open(session_id)
-        runs = [await self.read(number, session_id) for number in named]
-        for run in runs:
-            if run.status not in OPEN:
-                yield run
-        if waited := [run.id for run in runs if run.status in OPEN]:  # of a session that the server has
-            async for number in self._events.ends(session_id, waited):
-                yield await self.read(number, session_id)
+        named = run_ids or await self._events.open_runs(session_id)
+        numbers = [(await self.read(number, session_id)).id for number in named]
+        async for number in self._events.ends(session_id, numbers):
+            yield await self.read(number, session_id)
 
     async def wait_all(self, run_ids: Sequence[str] = (), ref: str | None = None) -> RunList:
         """Return these runs when all of them are over; without names, those open now."""
@@ -363,7 +357,7 @@ class AsyncRuns:
         """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
         session_id = await self._sessions.resolve(ref)
         if run_id is None or run_id == "last":
-            open_runs = await self._open(session_id)
+            open_runs = await self._events.open_runs(session_id)
             if not open_runs:
                 raise Refused(f"session {session_id} has no open run to cancel", hint="maestro runs")
             number = max(open_runs, key=int)
@@ -377,21 +371,12 @@ class AsyncRuns:
         """Wait until no run of a session is open, canceling them if told; returns those that were."""
         session_id = await self._sessions.resolve(ref)
         ended: RunList = []
-        while open_runs := await self._open(session_id):
+        while open_runs := await self._events.open_runs(session_id):
             if cancel:
                 for number in open_runs:
                     await self._cancel_quietly(session_id, number)
             ended.append(await self.wait(await self.read(open_runs[0], session_id), session_id))
         return ended
-
-    async def _open(self, session_id: str) -> Numbers:
-        """Return the numbers of the runs that are not over; without one it is noticed whether the session is."""
-        found: Numbers = []
-        with suppress(SessionNotFound):  # unless the disk has it
-            found = await self._server.fetch(ops.read_open(self._server.terms, session_id))
-        if not found:
-            await self._sessions.source(session_id)
-        return found
 
     async def _cancel_quietly(self, session_id: str, number: str) -> None:
         try:

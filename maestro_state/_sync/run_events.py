@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from maestro_state._sync.claims import Claims
 from maestro_state._sync.server import Server
+from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import from_iso
 from maestro_state.contents import OPEN, Run
-from maestro_state.errors import NotFound, Refused
+from maestro_state.errors import NotFound, Refused, SessionNotFound
 from maestro_state.models import Event
 from maestro_state.ops import events as event_ops
 from maestro_state.ops import runs as ops
 
 Events = list[Event]
+Numbers = list[str]
 
 #: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
 LOOK_MS = 1_000
@@ -23,10 +26,11 @@ LOOK_MS = 1_000
 class RunEvents:
     """The events of runs, and their ends."""
 
-    def __init__(self, server: Server, claims: Claims) -> None:
-        """Take what looks after runs whose worker is gone."""
+    def __init__(self, server: Server, claims: Claims, sessions: Sessions) -> None:
+        """Take what looks after runs whose worker is gone, and what knows sessions that only the disk has."""
         self._server = server
         self._claims = claims
+        self._sessions = sessions
 
     def follow(self, session_id: str, run: Run, cursor: str | None) -> Iterator[Event]:
         """Yield the events of a run until it has ended, from its start or after `cursor`."""
@@ -51,7 +55,12 @@ class RunEvents:
     def ends(self, session_id: str, run_ids: Sequence[str]) -> Iterator[str]:
         """Yield which of these runs is over, each when it is."""
         # Before they are looked at: what ends after that comes after this event.
-        after: str = self._server.fetch(event_ops.last_id(self._server.terms, session_id))
+        try:
+            after: str = self._server.fetch(event_ops.last_id(self._server.terms, session_id))
+        except NotFound:  # the server has let go of the session: everything in it is over
+            for run_id in run_ids:
+                yield run_id
+            return
         waited, page = set(run_ids), Events()
         while waited:
             ended = {str(event.data.get("run")) for event in page if event.type == "run.finished"}
@@ -64,6 +73,15 @@ class RunEvents:
                     yield run_id
             page = self._page(session_id, after) if waited else page
             after = page[-1].id if page else after
+
+    def open_runs(self, session_id: str) -> Numbers:
+        """Return the numbers of the runs that are not over; without one it is noticed whether the session is."""
+        found: Numbers = []
+        with suppress(SessionNotFound):  # unless the disk has it
+            found = self._server.fetch(ops.read_open(self._server.terms, session_id))
+        if not found:
+            self._sessions.source(session_id)
+        return found
 
     def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
         terms, page = self._server.terms, ops.OUTPUT_PAGE

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.catalog import Tool, resolve
 from maestro_state.catalog.attaching import check_attachable, shown_files
-from maestro_state.contents import OPEN, Run, SentItem, ToolOptions
+from maestro_state.contents import Run, SentItem, ToolOptions
 from maestro_state.errors import (
     ContextChanged,
     InvalidTransition,
@@ -48,7 +47,6 @@ from maestro_state.states import FROZEN
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]
 Events = list[Event]
-Numbers = list[str]
 Sent = list[SentItem]
 SentContents = list[tuple[SentItem, bytes]]
 
@@ -80,7 +78,7 @@ class Runs:
         self._sessions = sessions
         self._queue = queue
         self._settings = settings
-        self._events = RunEvents(server, Claims(server, queue))
+        self._events = RunEvents(server, Claims(server, queue), sessions)
         self._choices = Choices(server, settings, project)
         self._parts = Parts(server, settings)
 
@@ -347,14 +345,10 @@ class Runs:
     def wait_each(self, run_ids: Sequence[str] = (), ref: str | None = None) -> Iterator[Run]:
         """Yield each of these runs when it is over; without names, of those open now. RunNotFound before any wait."""
         session_id = self._sessions.resolve(ref)
-        named = run_ids or self._open(session_id)
-        runs = [self.read(number, session_id) for number in named]
-        for run in runs:
-            if run.status not in OPEN:
-                yield run
-        if waited := [run.id for run in runs if run.status in OPEN]:  # of a session that the server has
-            for number in self._events.ends(session_id, waited):
-                yield self.read(number, session_id)
+        named = run_ids or self._events.open_runs(session_id)
+        numbers = [(self.read(number, session_id)).id for number in named]
+        for number in self._events.ends(session_id, numbers):
+            yield self.read(number, session_id)
 
     def wait_all(self, run_ids: Sequence[str] = (), ref: str | None = None) -> RunList:
         """Return these runs when all of them are over; without names, those open now."""
@@ -364,7 +358,7 @@ class Runs:
         """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
         session_id = self._sessions.resolve(ref)
         if run_id is None or run_id == "last":
-            open_runs = self._open(session_id)
+            open_runs = self._events.open_runs(session_id)
             if not open_runs:
                 raise Refused(f"session {session_id} has no open run to cancel", hint="maestro runs")
             number = max(open_runs, key=int)
@@ -378,21 +372,12 @@ class Runs:
         """Wait until no run of a session is open, canceling them if told; returns those that were."""
         session_id = self._sessions.resolve(ref)
         ended: RunList = []
-        while open_runs := self._open(session_id):
+        while open_runs := self._events.open_runs(session_id):
             if cancel:
                 for number in open_runs:
                     self._cancel_quietly(session_id, number)
             ended.append(self.wait(self.read(open_runs[0], session_id), session_id))
         return ended
-
-    def _open(self, session_id: str) -> Numbers:
-        """Return the numbers of the runs that are not over; without one it is noticed whether the session is."""
-        found: Numbers = []
-        with suppress(SessionNotFound):  # unless the disk has it
-            found = self._server.fetch(ops.read_open(self._server.terms, session_id))
-        if not found:
-            self._sessions.source(session_id)
-        return found
 
     def _cancel_quietly(self, session_id: str, number: str) -> None:
         try:
