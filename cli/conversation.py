@@ -73,9 +73,7 @@ class Conversation:
             case "run.finished":
                 yield from self._ended(run_id, data)
             case "message.added":
-                # What runs were asked and what they answered is shown as they do it.
-                if not (data.get("metadata") or {}).get("run"):
-                    yield from _message(event)
+                yield from _message(event)
             case _:
                 if event.type not in _SILENT:
                     yield f"{_clock(event)} {_gist(event, self._who(data))}"
@@ -198,7 +196,7 @@ def _clock(event: Event) -> str:
 
 
 def _message(event: Event) -> Iterator[str]:
-    """Yield a message, unless it is the question or the answer of a run, which is shown as such."""
+    """Yield a message, unless it is the question or the answer of a run, which is shown as the run does it."""
     data = event.data
     if "run" in data or "run" in (data.get("metadata") or {}):
         return

@@ -61,7 +61,7 @@ def _show(found: UsageReport, since: str | None) -> None:
     rows = [_cells(row.key, row) for row in found.rows]
     total = _cells("total", found.total)
     header = [found.by, "runs", "in", "out", "cost"]
-    widths = [max(map(len, column)) for column in zip(header, total, *rows, strict=True)]
+    widths = [max(map(output.width_of, column)) for column in zip(header, total, *rows, strict=True)]
     room = min(_BAR_COLUMNS, output.screen_columns() - sum(widths) - 2 * len(widths))
     shares, of = _shares(found)
     of = f"share of {of}"

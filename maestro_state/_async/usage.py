@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import msgspec
-
-from maestro_state._async.server import AsyncServer
+from maestro_state._async.server import UNREADABLE, AsyncServer
 from maestro_state.archive.consumed import consumed_by, consumed_in
 from maestro_state.archive.places import Places
-from maestro_state.errors import MaestroError, NoProject
+from maestro_state.connection.faults import ReplyError
+from maestro_state.contents import Run
+from maestro_state.errors import DamagedRecord, MaestroError, NoProject
 from maestro_state.ops import contents, index
+from maestro_state.scripts import Query
 from maestro_state.usage import Consumed, UsageReport, check_by, tally
 from maestro_state.wsession.naming import moment_ms
 
@@ -47,21 +49,41 @@ class AsyncUsage:
         found: dict[str, list[Consumed]] = {}
         for start in range(0, len(entries), _BATCH):
             some = entries[start : start + _BATCH]
-            queries = [contents.read_runs(self._server.terms, entry.id) for entry in some]
-            replies = await self._server.connection.calls([query.command for query in queries])
-            for entry, query, reply in zip(some, queries, replies, strict=True):
-                if not reply:
-                    continue
-                try:
-                    runs = [run for run in query.read(reply) if run.status != "dry"]
-                except (msgspec.DecodeError, MaestroError, ValueError, KeyError):
+            for entry, runs in zip(some, await self._runs_of([entry.id for entry in some]), strict=True):
+                if runs is None:
                     self._skipped.append(entry.id)  # damaged: others are counted all the same
-                    runs = []
-                found[entry.id] = [consumed_by(run, entry.id, entry.user_id) for run in runs]
+                counted = [run for run in runs or [] if run.status != "dry"]
+                if runs is None or runs:
+                    found[entry.id] = [consumed_by(run, entry.id, entry.user_id) for run in counted]
         return found
+
+    async def _runs_of(self, ids: list[str]) -> list[list[Run] | None]:
+        """Read the runs of some sessions: in one round trip, or each apart where the server refuses one of them."""
+        queries = [contents.read_runs(self._server.terms, session_id) for session_id in ids]
+        try:
+            replies = await self._server.connection.calls([query.command for query in queries])
+        except ReplyError:
+            return [await self._apart(query) for query in queries]
+        return [_read(query, reply) for query, reply in zip(queries, replies, strict=True)]
+
+    async def _apart(self, query: Query) -> list[Run] | None:
+        try:
+            runs: list[Run] = await self._server.fetch(query)
+        except DamagedRecord:
+            return None
+        return runs
 
     def _archived(self, session_id: str) -> Iterator[Consumed]:
         try:
             yield from consumed_in(self._places.own, session_id)
         except (MaestroError, OSError):
             self._skipped.append(session_id)
+
+
+def _read(query: Query, reply: Any) -> list[Run] | None:
+    """Return the runs that a reply tells of; None when they cannot be read."""
+    try:
+        runs: list[Run] = query.read(reply)
+    except (MaestroError, *UNREADABLE):
+        return None
+    return runs

@@ -115,3 +115,16 @@ async def test_a_damaged_run_on_the_server_stops_nobody(backend: Backend):
         report = await maestro.usage(by="session")
         assert report.skipped == [ids["second"]]
         assert report.total.runs == 2
+
+
+async def test_runs_of_another_type_stop_nobody(backend: Backend):
+    """A stranger's key in the place of a session's runs: that session is named, the others are counted."""
+    async with backend.open_async() as maestro:
+        await spend(maestro, (await maestro.sessions.start("well")).id, Usage(tokens_input=7))
+        damaged = (await maestro.sessions.start("damaged")).id
+        key = maestro.server.terms.keys.of_session(damaged, "runs")
+        backend.raw.set(key, "x")
+        report = await maestro.usage(by="session")
+        backend.raw.delete(key)
+    assert report.skipped == [damaged]
+    assert (report.total.runs, report.total.tokens_input) == (1, 7)

@@ -85,3 +85,13 @@ def test_what_was_not_counted_is_said(shown):
     printed = shown(None, [], skipped=("bad--abc123",))
     assert printed.out == ""
     assert printed.err == "maestro: could not be read and is not counted: bad--abc123 → maestro verify\n"
+
+
+def test_wide_letters_stay_in_their_column(shown):
+    """Names keep letters of any script: numbers stand below each other all the same."""
+    runs = [
+        Consumed("会议--abc123", "ana", "claude", "", 0, 100, 50, 1.0),
+        Consumed("x", "ana", "cat", "", 0, 1, 1, 1.0),
+    ]
+    lines = shown(80, runs, "--by", "session").out.splitlines()
+    assert len({output.width_of(line[: line.index("$")]) for line in lines if "$" in line}) == 1
