@@ -12,12 +12,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maestro_state._async.server import AsyncServer
+from maestro_state._async.server import UNREADABLE, AsyncServer
+from maestro_state.connection.faults import ReplyError
 from maestro_state.errors import (
+    DamagedRecord,
     DiscussionClosed,
     DiscussionNotFound,
     DiscussionOpen,
     InvalidValue,
+    NewerFormat,
     NoProject,
     NotReplicated,
     Refused,
@@ -137,14 +140,31 @@ class AsyncDiscussions:
         except NoProject:
             listed = []
         if listed:
-            queries = [ops.read_discussion(terms, one) for one in listed]
-            replies = await self._server.connection.calls([query.command for query in queries])
-            live = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
-            gone = [one for one, state in zip(listed, live, strict=True) if state is None]
-            rows |= {state.meta.session_id: ops.Row(state.meta, live=True) for state in live if state}
+            live, unreadable = await self._open_ones(listed)
+            damaged |= unreadable
+            gone = [one for one in listed if one not in live and one not in unreadable]
+            rows |= {state.meta.session_id: ops.Row(state.meta, live=True) for state in live.values()}
             if gone:
                 await self._server.run(ops.forget_discussions(terms, gone))
         return ops.Listing(sorted(rows.values(), key=lambda row: row.meta.updated_at, reverse=True), damaged)
+
+    async def _open_ones(self, ids: Sequence[str]) -> tuple[dict[str, ops.Live], dict[str, str]]:
+        """Read open discussions in one round trip, or each apart where one is damaged, and why those are not read."""
+        queries = [ops.read_discussion(self._server.terms, one) for one in ids]
+        found: dict[str, ops.Live] = {}
+        damaged: dict[str, str] = {}
+        try:
+            replies = await self._server.connection.calls([query.command for query in queries])
+            read = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+            return {one: state for one, state in zip(ids, read, strict=True) if state}, damaged
+        except (ReplyError, NewerFormat, *UNREADABLE):
+            for one, query in zip(ids, queries, strict=True):
+                try:
+                    if state := await self._server.fetch(query):
+                        found[one] = state
+                except (DamagedRecord, NewerFormat) as error:
+                    damaged[one] = str(error)
+        return found, damaged
 
     async def show(self, ref: str = "latest") -> Discussion:
         """Return a discussion with its events, from the server, the disk or a legacy file."""

@@ -13,12 +13,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maestro_state._sync.server import Server
+from maestro_state._sync.server import UNREADABLE, Server
+from maestro_state.connection.faults import ReplyError
 from maestro_state.errors import (
+    DamagedRecord,
     DiscussionClosed,
     DiscussionNotFound,
     DiscussionOpen,
     InvalidValue,
+    NewerFormat,
     NoProject,
     NotReplicated,
     Refused,
@@ -138,14 +141,31 @@ class Discussions:
         except NoProject:
             listed = []
         if listed:
-            queries = [ops.read_discussion(terms, one) for one in listed]
-            replies = self._server.connection.calls([query.command for query in queries])
-            live = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
-            gone = [one for one, state in zip(listed, live, strict=True) if state is None]
-            rows |= {state.meta.session_id: ops.Row(state.meta, live=True) for state in live if state}
+            live, unreadable = self._open_ones(listed)
+            damaged |= unreadable
+            gone = [one for one in listed if one not in live and one not in unreadable]
+            rows |= {state.meta.session_id: ops.Row(state.meta, live=True) for state in live.values()}
             if gone:
                 self._server.run(ops.forget_discussions(terms, gone))
         return ops.Listing(sorted(rows.values(), key=lambda row: row.meta.updated_at, reverse=True), damaged)
+
+    def _open_ones(self, ids: Sequence[str]) -> tuple[dict[str, ops.Live], dict[str, str]]:
+        """Read open discussions in one round trip, or each apart where one is damaged, and why those are not read."""
+        queries = [ops.read_discussion(self._server.terms, one) for one in ids]
+        found: dict[str, ops.Live] = {}
+        damaged: dict[str, str] = {}
+        try:
+            replies = self._server.connection.calls([query.command for query in queries])
+            read = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+            return {one: state for one, state in zip(ids, read, strict=True) if state}, damaged
+        except (ReplyError, NewerFormat, *UNREADABLE):
+            for one, query in zip(ids, queries, strict=True):
+                try:
+                    if state := self._server.fetch(query):
+                        found[one] = state
+                except (DamagedRecord, NewerFormat) as error:
+                    damaged[one] = str(error)
+        return found, damaged
 
     def show(self, ref: str = "latest") -> Discussion:
         """Return a discussion with its events, from the server, the disk or a legacy file."""

@@ -19,6 +19,7 @@ from maestro_state.errors import (
     NoOpenDiscussion,
     Refused,
 )
+from maestro_state.project import Project
 from tests.backends import Backend, Clock
 
 FINAL = {"patch_operations": [{"op_type": "add_track", "data": {"track_name": "Login"}}]}
@@ -86,7 +87,7 @@ async def test_another_checkout_joins_by_id_and_has_it_all_on_disk(backend: Back
         meta = await here.discussions.start()
         await here.discussions.say("from here")
         there = here.discussions
-        moved = type(there)(here.server, tmp_path)
+        moved = type(there)(here.server, Project(str(tmp_path)))
 
         with pytest.raises(NoOpenDiscussion):
             await moved.say("by accident")
@@ -343,3 +344,20 @@ async def test_keys_of_a_discussion_expire_together(backend: Backend):
         assert all(f"{{{meta.session_id}}}" in key for key in keys)
         assert len({backend.raw.pexpiretime(key) for key in keys}) == 1
         assert all(0 < backend.raw.pttl(key) <= 150_000 for key in keys)
+
+
+@pytest.mark.parametrize("damage", [None, {"context": b"{"}, {"schema": b"9999"}])
+async def test_one_damaged_on_the_server_is_named(backend: Backend, damage: dict[str, bytes] | None):
+    """A stranger's key, a record that cannot be read, or one of a newer Maestro; the others are listed."""
+    async with backend.open_async() as maestro:
+        well, damaged = (await maestro.discussions.start()).session_id, (await maestro.discussions.start()).session_id
+        shutil.rmtree(maestro.project.root / HOME / damaged)
+        key = maestro.server.terms.keys.discussion(damaged)[0]
+        if damage is None:
+            backend.raw.set(key, "x")
+        else:
+            backend.raw.hset(key, mapping=damage)
+        listing = await maestro.discussions.list()
+        backend.raw.delete(key)
+    assert [row.meta.session_id for row in listing.rows] == [well]
+    assert list(listing.damaged) == [damaged]
