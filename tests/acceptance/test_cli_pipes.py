@@ -76,8 +76,8 @@ def test_a_standard_input_that_never_ends(project: Path):
 
         wait_until(told, "the terminal is told")
         assert b"waiting for standard input" in said
-        assert b"--no-stdin" in said.splitlines()[0]  # on one line of 80 columns
-        assert b"without it" in said.splitlines()[0]
+        assert b"--no-stdin" in said
+        assert len(said.splitlines()[0]) < 80  # notes are not wrapped: this one fits on a narrow terminal
         os.write(writing, b"at last\n")
         os.close(writing)
         writing = -1
