@@ -25,7 +25,7 @@ DAY_MS = 24 * 3600 * 1000
 
 #: Every command that only reads, on a session and on the whole project.
 OF_A_SESSION = [
-    ["status"], ["session", "status"], ["runs"], ["context", "list"], ["context", "list", "--all"],
+    ["status"], ["session", "status"], ["runs"], ["wait"], ["context", "list"], ["context", "list", "--all"],
     ["context", "show", "ctx-0001"], ["messages"], ["session", "get", "preferences"],
     ["session", "get", "context_summary"], ["show"], ["show", "1"], ["show", "1", "--prompt"],
     ["show", "1", "--context"], ["show", "1", "--meta"], ["watch", "--from", "start", "--until-idle", "0.05"],

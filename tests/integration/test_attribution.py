@@ -41,13 +41,15 @@ def check_exports(project, session):
     assert found["session"]["user_id"] == "ana"
     assert [(row["content"], row["user"]) for row in found["messages"]] == [
         ("said by ana", "ana"),
+        ("asked by ana", "ana"),
         ("said by bo", "bo"),
+        ("asked by bo", "bo"),
     ]
     assert [(row["content"], row["user"]) for row in found["context"]] == [("text of ana", "ana"), ("text of bo", "bo")]
     assert [(row["prompt"], row["user"]) for row in found["runs"]] == [("asked by ana", "ana"), ("asked by bo", "bo")]
     page = exported(project, session, "md")
     assert re.search(r"\| started \| \S+ by ana \|", page)
-    assert re.findall(r"(?m)^\*\*user\*\* · \S+(.*)$", page) == ["", " by bo"]
+    assert re.findall(r"(?m)^\*\*user\*\* · \S+(.*)$", page) == ["", "", " by bo", " by bo"]
     assert re.findall(r"(?m)^added (.*)$", page) == ["by bo"]
     assert re.findall(r"(?m)^started \S+?(?: (by \w+))?;", page) == ["", "by bo"]
     assert re.findall(r"(?m)^- \S+ run.started .*user=(\w+)", page) == ["bo"]
