@@ -86,6 +86,10 @@ def run(
     _check_notify(wanted=notify, waits=not (detach or dry))
     if prompt is None and not from_stdin and from_file is None and arguments:
         prompt, arguments = arguments[0], arguments[1:]
+    if no_stdin and (from_stdin or prompt == "-"):
+        from maestro_state.errors import UsageError
+
+        raise UsageError("the prompt comes from standard input, which --no-stdin leaves alone", hint="leave one out")
     content, source = _prompt(prompt, from_stdin, from_file)
     piped = None if source == "stdin" or no_stdin else _piped(app)
     _look_at_files(app, refresh=refresh)

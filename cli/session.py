@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,9 +37,10 @@ session.add_command(fork)
 @click.option("--note", metavar="TEXT", help="What the session is for.")
 @click.option("--ttl", "ttl_seconds", type=int, metavar="SECONDS", help="How long it lives after the last activity.")
 @click.option("--tool", metavar="TOOL", shell_complete=offers.tools, help="The AI tool to use.")
+@click.option("--task", "task_id", metavar="ID", help="The task it belongs to, as a tracker names it.")
 @json_option
 @pass_app
-def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: str | None, as_json: bool) -> None:
+def start(app: App, /, name: str, as_json: bool, **said: Any) -> None:
     """Start a session and make it this checkout's active one.
 
     \b
@@ -48,7 +49,7 @@ def start(app: App, name: str, note: str | None, ttl_seconds: int | None, tool: 
     """
     from cli import output
 
-    started = app.maestro.sessions.start(name, note=note, ttl_seconds=ttl_seconds, tool=tool)
+    started = app.maestro.sessions.start(name, **said)
     _hint_at_namesakes(app, started)
     if as_json:
         output.document(started)
@@ -296,7 +297,7 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
 @json_option
 @pass_app
 def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:
-    """Read project_context, preferences, working_directory or context_summary.
+    """Read project_context, preferences, working_directory, context_summary, task_id or ttl_seconds.
 
     \b
     Example:

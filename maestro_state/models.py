@@ -17,7 +17,8 @@ from maestro_state.contents import ToolOptions
 ROLES = ("user", "assistant", "system", "tool")
 
 #: Fields of the record that `session get` and `session set` work on, and whether they hold a JSON object.
-SETTABLE = {"project_context": True, "preferences": True, "working_directory": False, "context_summary": False}
+SETTABLE = {"project_context": True, "preferences": True, "working_directory": False, "context_summary": False,
+            "task_id": False, "ttl_seconds": False}  # fmt: skip
 
 
 class Counters(msgspec.Struct, frozen=True):

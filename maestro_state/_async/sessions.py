@@ -14,7 +14,6 @@ from maestro_state.clock import from_iso, iso, new_suffix
 from maestro_state.errors import (
     FileCorrupt,
     InvalidTransition,
-    InvalidValue,
     MaestroError,
     NoActiveSession,
     NoProject,
@@ -49,9 +48,6 @@ Live = list[index_ops.LiveSummary]
 
 #: How long archived sessions stay in a plain list, in milliseconds.
 ARCHIVED_SHOWN_MS = 30 * 24 * 3600 * 1000
-
-#: Longest time to live: ten years.
-TTL_MAX_S = 10 * 366 * 24 * 3600
 
 
 class AsyncSessions:
@@ -137,9 +133,7 @@ class AsyncSessions:
     def _ttl_ms(self, ttl_seconds: int | None) -> int:
         if ttl_seconds is None:
             return self._server.terms.ttl_ms
-        if not 1 <= ttl_seconds <= TTL_MAX_S:
-            raise InvalidValue(f"the time to live must be between 1 and {TTL_MAX_S} seconds, not {ttl_seconds}")
-        return ttl_seconds * 1000
+        return ops.check_ttl(ttl_seconds)
 
     async def read(self, ref: str | None = None) -> Session:
         """Return a session's record."""
@@ -392,7 +386,7 @@ class AsyncSessions:
             stamp = self._server.stamp(lane.next_command_id())
             call = ops.set_field(self._server.terms, stamp, session_id, field, value, if_revision)
             revision = await self._server.change(session_id, call)
-        return Field(field=field, value=value, revision=int(revision))
+        return Field(field=field, value=int(value) if field == "ttl_seconds" else value, revision=int(revision))
 
     def _activate(self, session_id: str) -> None:
         self._project.set_active(session_id)

@@ -13,7 +13,12 @@ if if_revision ~= '-1' and tonumber(if_revision) ~= revision then
   return {'STALE', string.format('%.0f', revision)}
 end
 local next_revision = string.format('%.0f', revision + 1)
+local place = field
+if field == 'ttl_seconds' then
+  -- Counted in milliseconds, and from now on: all keys and the index follow at once.
+  place, admitted.ttl_ms, admitted.touched_at = 'ttl_ms', tonumber(value), 0
+end
 emit(admitted, events, {'type', 'session.updated', 'field', field, 'revision', next_revision})
 -- The place in the record is kept too: a context_summary stands for the messages before it.
 return settle(admitted, {'OK', next_revision}, {events},
-              {field, value, revision_field, next_revision, 'at:' .. field, admitted.last_id})
+              {place, value, revision_field, next_revision, 'at:' .. field, admitted.last_id})

@@ -26,6 +26,10 @@ RECORD = (
 )  # fmt: skip
 
 
+#: Longest time to live: ten years.
+TTL_MAX_S = 10 * 366 * 24 * 3600
+
+
 def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fields: dict[str, str | None]) -> Call:
     """Make a session; `fields` are further fields of the record, those without a value left out."""
     limit = terms.max_value_bytes
@@ -94,6 +98,8 @@ def set_field(terms: Terms, stamp: Stamp, session_id: str, field: str, value: An
 def _stored(terms: Terms, field: str, value: Any) -> bytes:
     if field not in SETTABLE:
         raise InvalidValue(f"there is no field '{field[:40]}' to set", hint=f"one of {', '.join(SETTABLE)}")
+    if field == "ttl_seconds":
+        return b"%d" % check_ttl(value)
     if not SETTABLE[field]:
         if isinstance(value, str) and "\0" in value:
             raise InvalidValue(f"{field} must be text without NUL")
@@ -103,6 +109,14 @@ def _stored(terms: Terms, field: str, value: Any) -> bytes:
     if not isinstance(value, dict):
         raise InvalidValue(f"{field} must be a JSON object")
     return check_size(field, json_bytes(field, value), terms.max_value_bytes)
+
+
+def check_ttl(ttl_seconds: Any) -> int:
+    """Return a time to live in milliseconds; refuse what is none."""
+    said = str(ttl_seconds)
+    if not (said.isascii() and said.isdigit() and 1 <= int(said) <= TTL_MAX_S):
+        raise InvalidValue(f"the time to live must be between 1 and {TTL_MAX_S} seconds, not {said[:40]}")
+    return int(said) * 1000
 
 
 def check_directory(path: str) -> None:
@@ -127,11 +141,19 @@ def get_field(terms: Terms, session_id: str, field: str) -> Query:
         if state is None:
             raise SessionNotFound(session_id)
         check(f"session {session_id}", number)
-        shown = (msgspec.json.decode(value) if value else {}) if SETTABLE[field] else (text(value) if value else None)
-        return Field(field=field, value=shown, revision=int(revision or 0))
+        return Field(field=field, value=_shown(field, value), revision=int(revision or 0))
 
-    command = ("HMGET", terms.keys.of_session(session_id, "session"), "state", field, f"rev:{field}", "schema")
+    place = "ttl_ms" if field == "ttl_seconds" else field
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), "state", place, f"rev:{field}", "schema")
     return Query(command, read)
+
+
+def _shown(field: str, value: bytes | None) -> Any:
+    if field == "ttl_seconds":
+        return int(value or 0) // 1000
+    if SETTABLE[field]:
+        return msgspec.json.decode(value) if value else {}
+    return text(value) if value else None
 
 
 def read_session(terms: Terms, session_id: str, now_ms: int) -> Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from maestro_state.clock import from_iso
 from maestro_state.errors import (
     AmbiguousReference,
     Conflict,
@@ -14,6 +15,7 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
+from maestro_state.models import Field
 from maestro_state.ops.claims import Ended
 from tests.backends import Backend, Clock
 
@@ -238,6 +240,23 @@ async def test_compare_and_set(backend: Backend):
             await maestro.sessions.set("state", "finalizada")
         with pytest.raises(InvalidValue):
             await maestro.sessions.set("preferences", "not an object")
+
+
+async def test_task_and_time_to_live_can_be_set_later(backend: Backend):
+    """The time to live counts at once, for the keys and the index too; what is none is refused."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("later", ttl_seconds=100, task_id="T-1")
+        assert (await maestro.sessions.get("task_id")).value == "T-1"
+        await maestro.sessions.set("task_id", "T-2")
+        assert (await maestro.sessions.set("ttl_seconds", "5000", if_revision=0)).value == 5000
+        assert await maestro.sessions.get("ttl_seconds") == Field("ttl_seconds", 5000, 1)
+        read = await maestro.sessions.read()
+        assert (read.task_id, read.ttl_seconds) == ("T-2", 5000)
+        deadline = backend.raw.zscore(maestro.server.terms.keys.of_index("deadlines"), session.id)
+        assert deadline == from_iso(read.last_activity) + 5_000_000
+        for value in (0, -1, "x", "1.5", "٣", True, 10**12):
+            with pytest.raises(InvalidValue):
+                await maestro.sessions.set("ttl_seconds", value)
 
 
 async def test_delete_leaves_nothing(backend: Backend):
