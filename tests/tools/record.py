@@ -92,7 +92,7 @@ def _clean(text: str, place: Path, api: ModelApi) -> str:
     text = text.replace(str(place), "/place").replace(str(place)[1:], "place")
     text = re.sub(r"file:///[^\s)\"]+?([^/\s)\"]+\.js)", r"file:///\1", text)
     text = re.sub(r"/\$bunfs/\w+/", "/bundled/", text).replace(tempfile.gettempdir(), "/temporary")
-    return text.replace(api.origin, "http://127.0.0.1:1").replace(api.origin.rpartition(":")[2], "1")
+    return text.replace(api.origin, "loopback").replace(api.origin.rpartition(":")[2], "1")
 
 
 def _short(told: dict[str, Any]) -> dict[str, Any]:
