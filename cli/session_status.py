@@ -9,9 +9,10 @@ from cli import figures, output
 from cli.columns import rows_of
 from maestro_state.clock import from_iso, now_ms
 from maestro_state.contents import Usage
+from maestro_state.states import FROZEN
 
 if TYPE_CHECKING:
-    from maestro_state import SessionStatus
+    from maestro_state import Session, SessionStatus
 
 #: Narrowest room for a value.
 _LEAST_COLUMNS = 20
@@ -21,7 +22,7 @@ def show(found: SessionStatus) -> None:
     """Show everything there is to say about a session's present."""
     record = found.session
     rows: list[tuple[str, str]] = [
-        ("state", output.Coloured(f"{output.session_state(record.state)} · {liveness(record.state, record.status)}")),
+        ("state", _state(record)),
         ("started", f"{output.ago(from_iso(record.created_at), now_ms())} by {output.safe(record.user_id)}"),
         ("activity", output.ago(from_iso(record.last_activity), now_ms())),
         ("kept for", output.duration(found.ttl_left) if found.ttl_left is not None else "archived"),
@@ -53,6 +54,12 @@ def _fitting(value: str) -> list[str]:
     if not output.is_terminal() or isinstance(value, output.Coloured):
         return lines
     return [row for line in lines for row in rows_of(line, max(_LEAST_COLUMNS, output.screen_columns() - 12))]
+
+
+def _state(record: Session) -> output.Coloured:
+    """Say the state with its meaning and, while that may change, how alive the session is."""
+    shown = output.session_state(record.state)
+    return shown if record.state in FROZEN else output.Coloured(f"{shown} · {output.state_word(record.status)}")
 
 
 def liveness(state: str, status: str) -> str:
