@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import COMMANDS
+from maestro_state.models import SETTABLE
 from tests.cli_runs import maestro_command, printed, refused
 
 RECORD = {
@@ -178,7 +179,7 @@ def test_the_shell_completes_what_this_checkout_knows(project: Path):
         ("maestro session switch nothing", []),
         ("maestro use ge", ["gemini"]),
         ("maestro run --tool cod", ["codex"]),
-        ("maestro session set ", ["project_context", "preferences", "working_directory", "context_summary"]),
+        ("maestro session set ", list(SETTABLE)),
         ("maestro session get pre", ["preferences"]),
         ("maestro show ", ["0002", "0001"]),
         ("maestro cancel 0001", ["0001"]),
