@@ -66,7 +66,7 @@ def end_survivors() -> int:
 
     count = _end(is_left)
     if count:
-        _log.warning("survivors_ended", processes=count)
+        _log.info("survivors_ended", processes=count)
     return count
 
 
