@@ -34,34 +34,34 @@ $(VENV)/.developing: $(VENV)/.installed tests/constraints.txt
 setup: $(VENV)/.developing
 
 demo: $(VENV)/.installed
-	@$(BIN)/python -m cli.demo
+	@$(BIN)/python -m maestro_cli.demo
 
 test: setup lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 # Over a gigabyte, so not a part of `make test`: into a folder of their own, asked by nobody but this.
-$(TOOLS)/.installed: tests/tools/package.json
+$(TOOLS)/.installed: tests/real_tools/package.json
 	mkdir -p $(TOOLS)
-	cp tests/tools/package.json $(TOOLS)/package.json
+	cp tests/real_tools/package.json $(TOOLS)/package.json
 	npm install --prefix $(TOOLS) --no-audit --no-fund --silent
 	$(PYTHON) -m venv $(TOOLS)/llm
 	$(TOOLS)/llm/bin/pip --disable-pip-version-check -q install llm==0.36
 	@touch $@
 
 test-tools: setup $(TOOLS)/.installed
-	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$(CURDIR)/$(TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.tools.matrix --write
+	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$(CURDIR)/$(TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.real_tools.matrix --write
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.unasync --check
-	$(BIN)/python -m tests.documents --check
+	$(BIN)/python -m tools.unasync --check
+	$(BIN)/python -m tools.documents --check
 
 generate: setup
-	$(BIN)/python -m tests.unasync
-	$(BIN)/python -m tests.documents
+	$(BIN)/python -m tools.unasync
+	$(BIN)/python -m tools.documents
 
 # The peers bring a hundred packages: into an environment of their own, which nothing else sees.
 $(BENCH)/.installed: pyproject.toml benchmarks/constraints.txt

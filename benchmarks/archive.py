@@ -16,9 +16,9 @@ import redis
 
 from benchmarks.rig import Rig, Row, rig
 from maestro_state import Maestro
-from maestro_state.kernel import sync_filesystem
-from maestro_state.ops.index import forget_session
-from tests.stored import Filler
+from maestro_state.fs.kernel import sync_filesystem
+from maestro_state.state.calls.index import forget_session
+from tests.support.stored import Filler
 
 RUNS, ITEMS, MEGABYTES = 200, 100, 20
 ROUNDS = 4
@@ -179,7 +179,7 @@ def listing(maestro: Maestro, project: Path) -> Iterator[Row]:
     """
     import json
 
-    from maestro_state.project import IndexRow
+    from maestro_state.local.project import IndexRow
 
     rows = [
         IndexRow(f"s--{number:06}", "s", "finalizada", "2026-01-01T00:00:00.000+00:00", "2099-01-01T00:00:00.000+00:00")

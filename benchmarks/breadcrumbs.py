@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 
 from benchmarks.rig import Rig, Row, race, rig, row
-from maestro_state.ops.breadcrumbs import add_breadcrumb
-from maestro_state.wsession.records import Breadcrumb, TokenCount
+from maestro_state.models.work import Breadcrumb, TokenCount
+from maestro_state.state.calls.breadcrumbs import add_breadcrumb
 
 #: What a client could do at best: an append, then one script that logs, counts and moves the cursor.
 LIMIT = """

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from benchmarks.rig import Rig, Row, rig
 from maestro_state import AsyncMaestro
-from maestro_state.ops import index as index_ops
-from maestro_state.ops import messages as message_ops
-from maestro_state.ops import sessions as session_ops
-from maestro_state.ops.leases import SCHEDULE
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import messages as message_ops
+from maestro_state.state.calls import sessions as session_ops
+from maestro_state.state.calls.leases import SCHEDULE
 
 SESSIONS = 10_000
 TERMINALS = 200

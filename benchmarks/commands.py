@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from maestro_cli.entry import SOCKET
+
 from benchmarks.rig import Rig, Row, race, rig, row
-from cli.entry import SOCKET
 
 _EMPTY = "import click\n@click.command()\ndef empty(): pass\nempty()\n"
 #: Peers' commands, and what ours may take of their time.

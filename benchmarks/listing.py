@@ -11,8 +11,8 @@ from benchmarks.append import PLAIN
 from benchmarks.peers import LISTS, opened
 from benchmarks.rig import Rig, Row, loop, race, rig, row
 from maestro_state import AsyncMaestro
-from maestro_state.ops import index, sessions
-from maestro_state.scripts import load
+from maestro_state.state.calls import index, sessions
+from maestro_state.state.scripts import load
 
 SESSIONS = 10_000
 #: The usual way: an index by activity, and a script that collects what each session's hash says.

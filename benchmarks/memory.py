@@ -12,7 +12,7 @@ from benchmarks.rig import Rig, Row, rig
 
 if TYPE_CHECKING:
     from maestro_state._sync.server import Server
-    from maestro_state.scripts import Call
+    from maestro_state.state.scripts import Call
 
 SESSIONS = 6_000
 MESSAGES = 30_000
@@ -22,7 +22,7 @@ def measure() -> Iterator[Row]:
     """Yield the figures."""
     with rig() as bench:
         server = bench.maestro.server
-        from maestro_state.ops import sessions
+        from maestro_state.state.calls import sessions
 
         def used() -> int:
             return int(bench.tcp.info("memory")["used_memory"])
@@ -65,6 +65,6 @@ def _weight(pid: int) -> float:
 
 def _first_message(server: Server, session_id: str) -> Call:
     # Past the index: what is weighed here is the session itself.
-    from maestro_state.ops.messages import add_message
+    from maestro_state.state.calls.messages import add_message
 
     return add_message(server.terms, server.stamp(), session_id, "user", "hello", {})

@@ -21,9 +21,9 @@ import redis
 
 from benchmarks.row import Row, row
 from maestro_state import Maestro
-from maestro_state.embedded import ensure, stop
 from maestro_state.errors import MaestroError
-from maestro_state.scripts import Call
+from maestro_state.local.embedded import ensure, stop
+from maestro_state.state.scripts import Call
 
 #: Interleaved rounds; the figure of a contender is the median of its rounds' medians.
 ROUNDS = 15

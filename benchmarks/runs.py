@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from maestro_workers.invoke import PIECE_BYTES
+from maestro_workers.output import BATCH_BYTES
+
 from benchmarks.rig import Rig, Row, rig, row
 from maestro_state.clock import from_iso
-from workers.invoke import PIECE_BYTES
-from workers.outbox import BATCH_BYTES
 
 RUNS = 30
 #: Messages of the long history, and the milliseconds that handing its end on may add to a run's start.

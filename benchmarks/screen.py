@@ -62,7 +62,7 @@ def measure() -> Iterator[Row]:
 def _watched(bench: Rig) -> list[int]:
     """Run a tool, watched by another process; return how long each line took, in nanoseconds."""
     session = bench.maestro.sessions.start("screen", tool=shlex.join([sys.executable, "-S", "-c", _TOOL])).id
-    command = [sys.executable, "-c", "from cli.main import main; main()", "watch", session, "--from", "start"]
+    command = [sys.executable, "-c", "from maestro_cli.main import main; main()", "watch", session, "--from", "start"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     watching = subprocess.Popen(command, cwd=bench.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                 bufsize=0, env=environment)  # fmt: skip

@@ -16,12 +16,13 @@ TYPE_CHECKING = False  # typing's own takes longer to import than a whole comman
 if TYPE_CHECKING:
     from typing import Any
 
-    from maestro_state._async.maestro import AsyncMaestro
     from maestro_state._sync.maestro import Maestro
-    from maestro_state.contents import Added, ContextItem, ListedItem
+    from maestro_state.api.maestro import AsyncMaestro
     from maestro_state.errors import MaestroError
-    from maestro_state.models import Event, Field, Message, Session, SessionStatus, SessionSummary, Terminal
-    from maestro_state.states import Liveness, SessionState
+    from maestro_state.models.context import Added, ContextItem, ListedItem
+    from maestro_state.models.message import Event, Message
+    from maestro_state.models.session import Field, Session, SessionStatus, SessionSummary, Terminal
+    from maestro_state.vocabulary import Liveness, SessionState
 
 __version__ = "0.1.0"
 
@@ -45,14 +46,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Added": "maestro_state.contents",
-    "ContextItem": "maestro_state.contents",
-    "ListedItem": "maestro_state.contents",
-    "AsyncMaestro": "maestro_state._async.maestro",
+    "Added": "maestro_state.models.context",
+    "ContextItem": "maestro_state.models.context",
+    "ListedItem": "maestro_state.models.context",
+    "AsyncMaestro": "maestro_state.api.maestro",
     "Maestro": "maestro_state._sync.maestro",
+    "Event": "maestro_state.models.message",
+    "Message": "maestro_state.models.message",
     "MaestroError": "maestro_state.errors",
-    "Liveness": "maestro_state.states",
-    "SessionState": "maestro_state.states",
+    "Liveness": "maestro_state.vocabulary",
+    "SessionState": "maestro_state.vocabulary",
 }
 
 
@@ -62,6 +65,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES.get(name, "maestro_state.models")), name)
+    value = getattr(import_module(_HOMES.get(name, "maestro_state.models.session")), name)
     globals()[name] = value
     return value

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.backends import BACKENDS, Backend
-from tests.key_leaks import check_keys
+from tests.support.backends import BACKENDS, Backend
+from tests.support.key_leaks import check_keys
 
 # A job in the background of a shell ignores Ctrl-C, and so would every program the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,7 +72,7 @@ def project() -> Iterator[Path]:
     """Return a new project folder with a path short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="m-"))
     yield folder
-    from maestro_state.embedded import stop
+    from maestro_state.local.embedded import stop
 
     stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
@@ -81,7 +81,7 @@ def project() -> Iterator[Path]:
 @pytest.fixture
 def served(project: Path) -> None:
     """Have the project's server run, and nothing else of the stack: what a test does not look at takes no time."""
-    from maestro_state.embedded import ensure
+    from maestro_state.local.embedded import ensure
 
     ensure(project, supervise=False)
 

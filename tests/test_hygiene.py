@@ -10,16 +10,16 @@ from pathlib import Path
 
 import click
 import pytest
+from maestro_cli.main import COMMANDS
 
 import maestro_state
-from cli.main import COMMANDS
-from maestro_state import scripts
-from maestro_state.keys import NAMES
-from maestro_state.states import FROZEN, TRANSITIONS
-from tests import documents, unasync
+from maestro_state.state import scripts
+from maestro_state.state.keys import NAMES
+from maestro_state.vocabulary import FROZEN, TRANSITIONS
+from tools import documents, unasync
 
 ROOT = Path(__file__).parent.parent
-SOURCES = [path for top in ("maestro_state", "workers", "cli", "tests") for path in (ROOT / top).rglob("*.py")]
+SOURCES = [path for top in ("maestro_state", "workers", "cli", "tests", "tools") for path in (ROOT / top).rglob("*.py")]
 
 
 def test_every_public_name_can_be_imported():
@@ -80,7 +80,7 @@ def test_reading_commands_import_nothing_heavy():
     """`session list` pays for click, msgspec and a socket, and for no library it does not use."""
     heavy = ("asyncio", "redis", "rq", "pydantic", "structlog", "logging", "urllib.request", "pathlib", "tempfile")
     code = (
-        "import sys\nfrom cli.main import run\nfrom maestro_state._sync import maestro, sessions, messages\n"
+        "import sys\nfrom maestro_cli.main import run\nfrom maestro_state._sync import maestro, sessions, messages\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

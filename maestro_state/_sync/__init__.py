@@ -1,1 +1,1 @@
-"""Generated from `_async` by `make generate`; never edited."""
+"""Generated from `api` by `make generate`; never edited."""

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """A session that only the disk has, read by the same calls as one that the server has."""
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from contextlib import suppress
 from typing import Any
 
 from maestro_state._sync.source import Contents
-from maestro_state.archive.reader import ArchivedSession
-from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem
 from maestro_state.errors import RemovedByCleanup
-from maestro_state.models import Event, Field, Message, Session, id_order
-from maestro_state.ops import events as event_ops
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.models.context import ContextItem
+from maestro_state.models.message import Event, Message, id_order
+from maestro_state.models.run import RelevantOutput, Run, SentItem
+from maestro_state.models.session import Field, Session
+from maestro_state.state.calls import events as event_ops
 
 
 class Archived:

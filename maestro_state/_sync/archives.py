@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Archives: write a session to disk now, verify, export, clean up, and the sweep that keeps everything on time."""
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.sweep import Recoverer, Sweep, SweepReport
-from maestro_state.archive.export import file_name
-from maestro_state.archive.leaks import Leak, find_leaks, marked
-from maestro_state.archive.places import Places
-from maestro_state.archive.redaction import Secrets
-from maestro_state.archive.retention import CleanupReport, clean
-from maestro_state.archive.verify import Damage, Report, verify
 from maestro_state.clock import iso
 from maestro_state.errors import ArchiveFailed, InvalidValue, Refused, SessionNotFound
-from maestro_state.ops import archiving
-from maestro_state.ops import index as index_ops
-from maestro_state.states import FROZEN
+from maestro_state.mirror.export import file_name
+from maestro_state.mirror.leaks import Leak, find_leaks, marked
+from maestro_state.mirror.places import Places
+from maestro_state.mirror.redaction import Secrets
+from maestro_state.mirror.retention import CleanupReport, clean
+from maestro_state.mirror.verify import Damage, Report, verify
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import index as index_ops
+from maestro_state.vocabulary import FROZEN
 
 #: Longest retention: a hundred years.
 _DAYS_MAX = 36_500

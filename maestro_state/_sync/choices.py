@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """What a run uses: the tool, how it is called, and the conversation it goes on with."""
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from collections.abc import Callable
 import msgspec
 
 from maestro_state._sync.server import Server
-from maestro_state.catalog import (
+from maestro_state.errors import InvalidTransition, NoTool
+from maestro_state.local.checkouts import home_of
+from maestro_state.local.project import Project
+from maestro_state.local.settings_cache import Settings
+from maestro_state.models.run import OPEN, Run, ToolOptions
+from maestro_state.models.session import Session
+from maestro_state.state.calls import runs as ops
+from maestro_state.state.calls import sessions as session_ops
+from maestro_state.tools import (
     Tool,
     check_continues,
     check_no_secret,
@@ -17,15 +25,7 @@ from maestro_state.catalog import (
     resolve,
     stored,
 )
-from maestro_state.checkouts import home_of
-from maestro_state.contents import OPEN, Run, ToolOptions
-from maestro_state.errors import InvalidTransition, NoTool
-from maestro_state.models import Session
-from maestro_state.ops import runs as ops
-from maestro_state.ops import sessions as session_ops
-from maestro_state.project import Project
-from maestro_state.settings_cache import Settings
-from maestro_state.states import FROZEN
+from maestro_state.vocabulary import FROZEN
 
 #: Runs looked at a time when the newest conversation is searched for.
 _PAGE_RUNS = 32

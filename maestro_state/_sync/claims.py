@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Carrying runs out: what a worker does with them, and what anybody does with those whose worker is gone."""
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
-from maestro_state.contents import Activity, Run, Usage
 from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
-from maestro_state.ops import claims as ops
-from maestro_state.ops import contents as contents_ops
-from maestro_state.ops import index as index_ops
-from maestro_state.ops import runs as runs_ops
-from maestro_state.ops.claims import Claim, Ended
-from maestro_state.scripts import Call
+from maestro_state.models.run import Activity, Run, Usage
+from maestro_state.state.calls import claims as ops
+from maestro_state.state.calls import contents as contents_ops
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import runs as runs_ops
+from maestro_state.state.calls.claims import Claim, Ended
+from maestro_state.state.scripts import Call
 
 #: What `recover` ended or put back.
 Recovered = list[tuple[str, str]]

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """The consumer of breadcrumbs: takes them from the mailboxes, applies them in order, shows what was applied.
 
 Any number may run at once and be killed at any time. It keeps nothing that matters: what was accepted, applied and
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from maestro_state._sync.family import Families
 from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidValue, Refused
-from maestro_state.ops import breadcrumbs as ops
-from maestro_state.states import WORK_OPEN
-from maestro_state.wsession import timeline
-from maestro_state.wsession.mailbox import Letter, Mailbox, Outcome, Rejected
-from maestro_state.wsession.records import WorkView
-from maestro_state.wsession.timeline import Happening
+from maestro_state.mirror.mailbox import Letter, Mailbox, Outcome, Rejected
+from maestro_state.models.work import WorkView
+from maestro_state.state.calls import breadcrumbs as ops
+from maestro_state.vocabulary import WORK_OPEN
+from maestro_state.work import timeline
+from maestro_state.work.timeline import Happening
 
 #: How often mailboxes and children are looked at while nothing happens, in milliseconds.
 _LOOK_MS = 500

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """The context of a session: add, list, show, remove, clear, promote outputs, refresh."""
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from contextlib import closing
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import iso
-from maestro_state.contents import Added, ContextItem, ListedItem, RelevantOutput, Run
 from maestro_state.errors import InvalidTransition, ItemNotFound, MaestroError
-from maestro_state.ops import claims as claim_ops
-from maestro_state.ops import context as ops
-from maestro_state.ops import runs as run_ops
-from maestro_state.ops.contents import read_items, read_runs
-from maestro_state.project import Project
-from maestro_state.scripts import Call
-from maestro_state.states import FROZEN
+from maestro_state.local.project import Project
+from maestro_state.models.context import Added, ContextItem, ListedItem
+from maestro_state.models.run import RelevantOutput, Run
+from maestro_state.state.calls import claims as claim_ops
+from maestro_state.state.calls import context as ops
+from maestro_state.state.calls import runs as run_ops
+from maestro_state.state.calls.contents import read_items, read_runs
+from maestro_state.state.scripts import Call
+from maestro_state.vocabulary import FROZEN
 
 #: What `list` returns; inside the class, `list` is the verb.
 Listed = list[ListedItem]
@@ -61,10 +62,10 @@ class Context:
         moment both do. A file that looks as if it held a secret is refused, and left out of a folder or glob, unless
         `force`.
         """
-        from maestro_state.files.ahead import ahead
-        from maestro_state.files.choosing import choose
-        from maestro_state.files.making import Making
-        from maestro_state.files.reading import Tree
+        from maestro_state.context.ahead import ahead
+        from maestro_state.context.choosing import choose
+        from maestro_state.context.making import Making
+        from maestro_state.context.reading import Tree
 
         session_id, terms = self._sessions.resolve(ref), self._server.terms
         checked = ops.check_labels(labels)
@@ -100,14 +101,14 @@ class Context:
 
     def list(self, ref: str | None = None, *, everything: bool = False) -> Listed:
         """List the active items, or `everything` that ever was one, each file with how it compares now."""
-        from maestro_state.files.drift import with_drift
+        from maestro_state.context.drift import with_drift
 
         items = self._items(self._sessions.resolve(ref))
         return with_drift(self._project.checkout, (item for item in items if everything or item.state == "active"))
 
     def stale(self, ref: str | None = None) -> Listed:
         """List the active files that are not any more as they were added; looks at each file, reads few."""
-        from maestro_state.files.drift import with_drift
+        from maestro_state.context.drift import with_drift
 
         items = self._items(self._sessions.resolve(ref))
         files = [item for item in items if item.state == "active" and item.kind == "file"]
@@ -158,8 +159,8 @@ class Context:
         Without ids: of all active files; those that are gone, or look as if they held a secret by now, are skipped, and
         said. `force` takes the latter too.
         """
-        from maestro_state.files.making import Making
-        from maestro_state.files.reading import Tree
+        from maestro_state.context.making import Making
+        from maestro_state.context.reading import Tree
 
         session_id, terms = self._sessions.resolve(ref), self._server.terms
         items = self._items(session_id)

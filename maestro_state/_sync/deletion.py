@@ -1,13 +1,13 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Removing a session from the server, the disk and the index, with nothing lost that was to go to the trash."""
 
 from __future__ import annotations
 
 from maestro_state._sync.flush import Flush, patiently
 from maestro_state._sync.server import Server
-from maestro_state.archive.places import Places
 from maestro_state.errors import Conflict
-from maestro_state.ops import index, sessions
+from maestro_state.mirror.places import Places
+from maestro_state.state.calls import index, sessions
 
 #: How often a session that changes is written again before its removal is given up.
 TRIES = 100

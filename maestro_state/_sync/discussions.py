@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Discussions: start, say, done, list, show, replay, migrate.
 
 While a discussion is open the server has it, for all terminals; every change is also written to this checkout's files
@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from maestro_state._sync.server import UNREADABLE, Server
-from maestro_state.connection.faults import ReplyError
+from maestro_state.discuss import finding, migration
+from maestro_state.discuss.legacy import final_of
+from maestro_state.discuss.replay import Outcome, replay
 from maestro_state.errors import (
     DamagedRecord,
     DiscussionClosed,
@@ -27,13 +29,11 @@ from maestro_state.errors import (
     Refused,
     WorkFailed,
 )
-from maestro_state.ops import discussions as ops
-from maestro_state.project import Project
-from maestro_state.scripts import Call
-from maestro_state.transcripts import finding, migration
-from maestro_state.transcripts.canonical import DiscussionFiles, is_discussion_id
-from maestro_state.transcripts.contracts import instructions
-from maestro_state.transcripts.events import (
+from maestro_state.local.project import Project
+from maestro_state.mirror.layouts.discussion import DiscussionFiles, is_discussion_id
+from maestro_state.mirror.layouts.plan import finish_change
+from maestro_state.models.contracts import instructions
+from maestro_state.models.discussion import (
     ASSISTANT,
     ERROR,
     Discussion,
@@ -42,9 +42,9 @@ from maestro_state.transcripts.events import (
     TranscriptEvent,
     conversation,
 )
-from maestro_state.transcripts.legacy import final_of
-from maestro_state.transcripts.plans import finish_change
-from maestro_state.transcripts.replay import Outcome, replay
+from maestro_state.net.faults import ReplyError
+from maestro_state.state.calls import discussions as ops
+from maestro_state.state.scripts import Call
 
 #: Inside the class, `list` is the verb.
 Events = list[TranscriptEvent]

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Freezing what is over, whoever notices it first and however late: on the server, on disk, and in the index.
 
 The server is asked first, by the later of its own clock and the record's. What it has let go of is frozen on disk.
@@ -10,16 +10,17 @@ from contextlib import suppress
 
 from maestro_state._sync.flush import Flush, patiently
 from maestro_state._sync.server import Server
-from maestro_state.archive import expiry
-from maestro_state.archive.home import Home
-from maestro_state.archive.places import Places
-from maestro_state.archive.reader import ArchivedSession
 from maestro_state.errors import ArchiveElsewhere, MaestroError, NotFound, Refused, SessionNotFound
-from maestro_state.models import Session
-from maestro_state.ops import archiving, claims, runs
-from maestro_state.ops import index as index_ops
-from maestro_state.ops import sessions as session_ops
-from maestro_state.project import IndexRow
+from maestro_state.local.project import IndexRow
+from maestro_state.mirror import expiry
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.places import Places
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.models.session import Session
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import claims, runs
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import sessions as session_ops
 
 #: Sessions that a list freezes, at most of each kind; the sweep does the rest.
 NOTICED_MAX = 20

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Exporting: a session, live or archived, as one document."""
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 from maestro_state._sync.source import Source
 from maestro_state._sync.whole import whole
-from maestro_state.archive.export import Clean, JsonExport, People, unchanged, warnings
-from maestro_state.archive.markdown import MarkdownExport
-from maestro_state.archive.spool import Redaction, Spool, TooLarge
-from maestro_state.contents import Run
 from maestro_state.errors import FileCorrupt
+from maestro_state.mirror.export import Clean, JsonExport, People, unchanged, warnings
+from maestro_state.mirror.markdown import MarkdownExport
+from maestro_state.mirror.spool import Redaction, Spool, TooLarge
+from maestro_state.models.run import Run
 
 Export = JsonExport | MarkdownExport
 

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Work sessions where they are: on the server, on disk, or both; found, read and written there.
 
 The rooms above see one kind of work session; this is what makes it so.
@@ -12,7 +12,6 @@ from typing import Any
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
-from maestro_state.disk import Folder
 from maestro_state.errors import (
     NoProject,
     Refused,
@@ -21,17 +20,18 @@ from maestro_state.errors import (
     WorkSessionClosed,
     WorkSessionNotFound,
 )
-from maestro_state.logs import get_logger
-from maestro_state.models import id_order
-from maestro_state.ops import breadcrumbs as crumb_ops
-from maestro_state.ops import work as ops
-from maestro_state.ops.archiving import read_time
-from maestro_state.project import Project
-from maestro_state.scripts import Call
-from maestro_state.states import WorkStatus
-from maestro_state.wsession import layout
-from maestro_state.wsession.naming import WorkPath, is_uuid, pick_work
-from maestro_state.wsession.records import DEPTH_MAX, Accepted, Breadcrumb, WorkView
+from maestro_state.fs.handles import Folder
+from maestro_state.local.logs import get_logger
+from maestro_state.local.project import Project
+from maestro_state.mirror.layouts import work as layout
+from maestro_state.models.message import id_order
+from maestro_state.models.work import DEPTH_MAX, Accepted, Breadcrumb, WorkView
+from maestro_state.models.work_names import WorkPath, is_uuid, pick_work
+from maestro_state.state.calls import breadcrumbs as crumb_ops
+from maestro_state.state.calls import work as ops
+from maestro_state.state.calls.checkpoints import read_time
+from maestro_state.state.scripts import Call
+from maestro_state.vocabulary import WorkStatus
 
 #: A breadcrumb file may be indented: that much larger than what is stored.
 _FILE_MARGIN = 4

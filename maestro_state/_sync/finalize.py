@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Archiving a session that has ended: by a worker if one is there, else by whoever ended it.
 
 A worker has everything loaded and may reach a team's disk; but nothing may depend on there being one. Whoever ended
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from maestro_state._sync.flush import Flush
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
-from maestro_state.archive.home import Home
-from maestro_state.archive.places import Places
-from maestro_state.archive.reader import ArchivedSession
 from maestro_state.clock import pause
 from maestro_state.errors import ArchiveElsewhere, MaestroError, SessionNotFound
-from maestro_state.ops import archiving
-from maestro_state.ops.archiving import Progress
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.places import Places
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls.checkpoints import Progress
 
 #: Seconds a job may wait to be taken before its asker does the work; workers that are busy with runs take none.
 UNTAKEN_S = 0.3

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """From the server to the disk: one session's next generation, as it was at one moment, and the mark that says so.
 
 Read bounded: contents a megabyte at a time, streams page by page. Incremental: the manifest's last id is the place
@@ -16,21 +16,22 @@ import msgspec
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import FIRST, Live
 from maestro_state._sync.streams import is_of_this_history, merge_streams, write_streams
-from maestro_state.archive import layout
-from maestro_state.archive.home import Home
-from maestro_state.archive.leaks import mark
-from maestro_state.archive.places import Places
-from maestro_state.archive.verify import verify
-from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import iso, pause
-from maestro_state.contents import ContextItem, Run, last_output
 from maestro_state.errors import ArchiveBusy, ArchiveFailed, FileCorrupt, MaestroError, SessionNotFound
-from maestro_state.models import id_order
-from maestro_state.ops import archiving
-from maestro_state.ops.archiving import Before, Moment
-from maestro_state.ops.index import entry_of, index_session, read_summary
-from maestro_state.project import IndexRow
-from maestro_state.states import FROZEN
+from maestro_state.local.project import IndexRow
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.leaks import mark
+from maestro_state.mirror.places import Places
+from maestro_state.mirror.verify import verify
+from maestro_state.mirror.writer import Generation, replacing
+from maestro_state.models.context import ContextItem
+from maestro_state.models.message import id_order
+from maestro_state.models.run import Run, last_output
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls.checkpoints import Before, Moment
+from maestro_state.state.calls.index import entry_of, index_session, read_summary
+from maestro_state.vocabulary import FROZEN
 
 #: How often a session's lock is tried, and the pause between: a minute in all.
 _TRIES = 3000

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Following a session live: every event once, in one order, from any place on; blocked while nothing happens."""
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.source import Source
 from maestro_state.clock import from_iso
 from maestro_state.errors import Refused, SessionNotFound
-from maestro_state.models import Event, Session, Terminal
-from maestro_state.ops import events as ops
-from maestro_state.ops import terminals
-from maestro_state.states import FROZEN
+from maestro_state.models.message import Event
+from maestro_state.models.session import Session, Terminal
+from maestro_state.state.calls import events as ops
+from maestro_state.state.calls import terminals
+from maestro_state.vocabulary import FROZEN
 
 _ENDS = ("session.finalized", "session.aborted")
 

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Forking: a new live session from a live or an archived one."""
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import msgspec
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
 from maestro_state._sync.whole import whole
-from maestro_state.catalog import names as tool_names
-from maestro_state.models import Message, Session
-from maestro_state.ops import archiving
-from maestro_state.ops.messages import stored_fields
-from maestro_state.states import SessionState
+from maestro_state.models.message import Message
+from maestro_state.models.session import Session
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls.messages import stored_fields
+from maestro_state.tools import names as tool_names
+from maestro_state.vocabulary import SessionState
 
 #: How long a fork lives that was never finished, in milliseconds.
 UNFINISHED_MS = 600_000

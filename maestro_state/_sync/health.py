@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Looking after a set-up: what `maestro doctor` checks and repairs."""
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import replace
 from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
-from maestro_state.connection import connect, is_forbidden, masked, parse_url
 from maestro_state.errors import DamagedRecord, MaestroError, NewerFormat, NoProject, ServerUnavailable
-from maestro_state.ops import archiving, leases
-from maestro_state.ops import health as ops
-from maestro_state.ops import index as index_ops
-from maestro_state.ops.health import Check
-from maestro_state.project import IndexRow, Project
-from maestro_state.settings_cache import Settings, unknown_variables
+from maestro_state.local.project import IndexRow, Project
+from maestro_state.local.settings_cache import Settings, unknown_variables
+from maestro_state.net import connect, is_forbidden, masked, parse_url
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import health as ops
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import leases
+from maestro_state.state.calls.health import Check
 
 #: Sessions that are late with their archive, looked at one by one; more are as bad.
 OVERDUE_MAX = 100
@@ -44,7 +45,7 @@ class Health:
         log of the embedded server start from what is whole, and save what can be saved of damaged records; say what was
         done.
         """
-        from maestro_state.archive.places import Places
+        from maestro_state.mirror.places import Places
 
         places = Places(self._project, self._settings.archive_root)
         log, index = self._repair_log(), self._repair_index()
@@ -53,15 +54,15 @@ class Health:
     def _repair_log(self) -> list[str]:
         if self._settings.redis_url:
             return []
-        from maestro_state.embedded import repair_log
+        from maestro_state.local.embedded import repair_log
 
         return repair_log(self._project.root)
 
     def _repair_index(self) -> list[str]:
         if self._index_file().status == "ok":
             return []
-        from maestro_state.archive.home import Home
-        from maestro_state.archive.reader import index_rows
+        from maestro_state.mirror.home import Home
+        from maestro_state.mirror.reader import index_rows
 
         terms = self._server.terms
         look = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, None)
@@ -77,7 +78,7 @@ class Health:
         """Tell of what was cut off the embedded server's log."""
         if self._settings.redis_url:
             return []
-        from maestro_state.embedded import cut_off
+        from maestro_state.local.embedded import cut_off
 
         try:
             found = cut_off(self._project.root)
@@ -196,7 +197,7 @@ class Health:
         return Check("index", "ok", "sessions/index.json and sessions/active are readable")
 
     def _tools(self) -> Check:
-        from maestro_state.catalog import names, resolve
+        from maestro_state.tools import names, resolve
 
         found = [name for name in names() if name != "echo" and resolve(name).program()]
         if found:

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """The front door: one object per project and server, with a room for each thing that can be done.
 
 A room is imported when it is first entered: a command pays only for those it uses.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
 from maestro_state._sync.server import Server
-from maestro_state.connection import connect
-from maestro_state.opening import Opening
+from maestro_state.local.opening import Opening
+from maestro_state.net import connect
 
 if TYPE_CHECKING:
     from maestro_state._sync.archives import Archives
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from maestro_state._sync.sessions import Sessions
     from maestro_state._sync.tools import Tools
     from maestro_state._sync.work import Work
-    from maestro_state.archive.places import Places
-    from maestro_state.stack import Stack
-    from maestro_state.usage import UsageReport
+    from maestro_state.local.stack import Stack
+    from maestro_state.mirror.places import Places
+    from maestro_state.models.usage import UsageReport
 
 
 class Maestro:
@@ -74,7 +74,7 @@ class Maestro:
     @cached_property
     def places(self) -> Places:
         """Where archives are written to and read from."""
-        from maestro_state.archive.places import Places
+        from maestro_state.mirror.places import Places
 
         return Places(self.project, self.settings.archive_root)
 
@@ -119,7 +119,7 @@ class Maestro:
     def runs(self) -> Runs:
         """Start, follow, cancel, list and look at runs."""
         from maestro_state._sync.runs import Runs
-        from maestro_state.handover import Handover
+        from maestro_state.local.handover import Handover
 
         handover = Handover(self.address, self.settings.namespace, self.project.root)
         return Runs(self.server, self.sessions, self.queue, self.settings, self.project, handover)
@@ -169,7 +169,7 @@ class Maestro:
     @cached_property
     def stack(self) -> Stack:
         """Look after the embedded server."""
-        from maestro_state.stack import Stack
+        from maestro_state.local.stack import Stack
 
         return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Messages of agents and people: append, last, since, and what is handed to a model."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from typing import Any
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.whole import whole
-from maestro_state.models import Message
-from maestro_state.ops import messages as ops
+from maestro_state.models.message import Message
+from maestro_state.state.calls import messages as ops
 
 
 class Messages:

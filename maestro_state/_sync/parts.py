@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """What a run is sent besides the context: gathered when it is asked for, in at most one round trip."""
 
 from __future__ import annotations
@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maestro_state._sync.server import Server
-from maestro_state.contents import SentItem
 from maestro_state.errors import InvalidValue
-from maestro_state.models import Session
-from maestro_state.ops import messages as message_ops
-from maestro_state.ops import parts as ops
-from maestro_state.ops import runs as run_ops
-from maestro_state.ops.contents import read_items
-from maestro_state.settings_cache import Settings
+from maestro_state.local.settings_cache import Settings
+from maestro_state.models.run import SentItem
+from maestro_state.models.session import Session
+from maestro_state.state.calls import messages as message_ops
+from maestro_state.state.calls import parts as ops
+from maestro_state.state.calls import runs as run_ops
+from maestro_state.state.calls.contents import read_items
 
 PartList = list[ops.Part]
 SentList = list[SentItem]

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Bringing an archived session from the team's disk into this checkout, through the server.
 
 The one who asks has no access to that disk: it wakes a worker, and the workers answer until one of them has the session
@@ -16,11 +16,6 @@ import msgspec
 
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
-from maestro_state.archive.parcel import Arrival, contents_of
-from maestro_state.archive.places import Places
-from maestro_state.archive.reader import ArchivedSession
-from maestro_state.archive.verify import verify
-from maestro_state.archive.writer import Generation, replacing
 from maestro_state.clock import pause
 from maestro_state.errors import (
     AmbiguousReference,
@@ -33,11 +28,16 @@ from maestro_state.errors import (
     SessionNotFound,
     WorkFailed,
 )
-from maestro_state.names import is_session_id
-from maestro_state.ops import parcels
-from maestro_state.ops.parcels import BEGIN, END, FAILED, NONE, PART, Piece
-from maestro_state.project import IndexRow
-from maestro_state.states import FROZEN
+from maestro_state.local.project import IndexRow
+from maestro_state.mirror.parcel import Arrival, contents_of
+from maestro_state.mirror.places import Places
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.mirror.verify import verify
+from maestro_state.mirror.writer import Generation, replacing
+from maestro_state.models.names import is_session_id
+from maestro_state.state.calls import parcels
+from maestro_state.state.calls.parcels import BEGIN, END, FAILED, NONE, PART, Piece
+from maestro_state.vocabulary import FROZEN
 
 #: Seconds to wait for a worker to answer, and then for each piece.
 ANSWER_S = 30.0

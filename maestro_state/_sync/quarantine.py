@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """What is damaged on the server: named, shown by doctor, and repaired there. Everything else goes on."""
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from maestro_state._sync.server import Server
 from maestro_state.clock import iso
 from maestro_state.errors import MaestroError, ServerUnavailable, SessionNotFound
-from maestro_state.keys import NAMES
-from maestro_state.names import is_session_id
-from maestro_state.ops import index as index_ops
-from maestro_state.ops import quarantine as ops
-from maestro_state.ops import sessions as session_ops
-from maestro_state.ops.quarantine import Quarantined
+from maestro_state.models.names import is_session_id
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import quarantine as ops
+from maestro_state.state.calls import sessions as session_ops
+from maestro_state.state.calls.quarantine import Quarantined
+from maestro_state.state.keys import NAMES
 
 if TYPE_CHECKING:
-    from maestro_state.archive.places import Places
+    from maestro_state.mirror.places import Places
 
 #: Codes of errors that are about where a session is written, not about what the server has of it.
 _OF_THE_DISK = ("archive_failed", "archive_elsewhere", "archive_busy", "not_replicated")

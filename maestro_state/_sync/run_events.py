@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Following one run to its end, and seeing to it that it has one."""
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from maestro_state._sync.claims import Claims
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import from_iso
-from maestro_state.contents import OPEN, Run
 from maestro_state.errors import NotFound, Refused, SessionNotFound
-from maestro_state.models import Event
-from maestro_state.ops import events as event_ops
-from maestro_state.ops import runs as ops
+from maestro_state.models.message import Event
+from maestro_state.models.run import OPEN, Run
+from maestro_state.state.calls import events as event_ops
+from maestro_state.state.calls import runs as ops
 
 Events = list[Event]
 Numbers = list[str]

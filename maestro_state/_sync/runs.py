@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Runs: start, follow to the end, cancel, list, look at."""
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from maestro_state._sync.queue import Queue
 from maestro_state._sync.run_events import RunEvents
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
-from maestro_state.catalog import Tool, resolve
-from maestro_state.catalog.attaching import check_attachable, shown_files
-from maestro_state.contents import Run, SentItem, ToolOptions
 from maestro_state.errors import (
     ContextChanged,
     InvalidTransition,
@@ -33,16 +30,19 @@ from maestro_state.errors import (
     SessionNotFound,
     WorkFailed,
 )
-from maestro_state.handover import Handover, Holder, call_blocking, hand_over, leave
-from maestro_state.models import Event
-from maestro_state.ops import claims as claim_ops
-from maestro_state.ops import contents as contents_ops
-from maestro_state.ops import runs as ops
-from maestro_state.ops.parts import arranged
-from maestro_state.project import Project
-from maestro_state.rendering import render
-from maestro_state.settings_cache import Settings
-from maestro_state.states import FROZEN
+from maestro_state.local.handover import Handover, Holder, call_blocking, hand_over, leave
+from maestro_state.local.project import Project
+from maestro_state.local.settings_cache import Settings
+from maestro_state.models.message import Event
+from maestro_state.models.run import Run, SentItem, ToolOptions
+from maestro_state.state.calls import claims as claim_ops
+from maestro_state.state.calls import contents as contents_ops
+from maestro_state.state.calls import runs as ops
+from maestro_state.state.calls.parts import arranged
+from maestro_state.tools import Tool, resolve
+from maestro_state.tools.attaching import check_attachable, shown_files
+from maestro_state.tools.rendering import render
+from maestro_state.vocabulary import FROZEN
 
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]

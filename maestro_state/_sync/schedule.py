@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """The lease of the one scheduler that is active in a whole team; its place is taken when it is gone."""
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ import os
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_command_id
-from maestro_state.ops import leases as ops
-from maestro_state.ops.archiving import read_time
-from maestro_state.ops.leases import CLEANED, SCHEDULE, SWEPT, Lease
+from maestro_state.state.calls import leases as ops
+from maestro_state.state.calls.checkpoints import read_time
+from maestro_state.state.calls.leases import CLEANED, SCHEDULE, SWEPT, Lease
 
 
 class Schedule:

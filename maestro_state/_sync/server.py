@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Runs calls: the one place where a value from ops/ meets the connection."""
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from maestro_state.clock import Lane, Lending, new_command_id
-from maestro_state.connection.faults import ReplyError
-from maestro_state.connection.fork import let_go_in_child
 from maestro_state.errors import (
     DamagedRecord,
     MaestroError,
@@ -20,15 +18,17 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
-from maestro_state.ops.contents import server_uptime
-from maestro_state.ops.index import entry_of, index_session
-from maestro_state.ops.replication import CONFIRM_MS, LASTING, confirmation, shortfall
-from maestro_state.ops.terms import Stamp, Terms
-from maestro_state.schema import check
-from maestro_state.scripts import Call, Query
+from maestro_state.models.schema import check
+from maestro_state.net.faults import ReplyError
+from maestro_state.net.fork import let_go_in_child
+from maestro_state.state.calls.contents import server_uptime
+from maestro_state.state.calls.index import entry_of, index_session
+from maestro_state.state.calls.replication import CONFIRM_MS, LASTING, confirmation, shortfall
+from maestro_state.state.calls.terms import Stamp, Terms
+from maestro_state.state.scripts import Call, Query
 
 if TYPE_CHECKING:
-    from maestro_state.connection import AnyConnection
+    from maestro_state.net import AnyConnection
 
 
 class LookInto(Protocol):
@@ -149,7 +149,7 @@ class Server:
         index = next((one for one in indexes if keys and keys[0] in one), None)
         if index is None or "WRONGTYPE" not in str(error):
             return False
-        from maestro_state.ops.quarantine import INDEX, mend_index, note
+        from maestro_state.state.calls.quarantine import INDEX, mend_index, note
 
         noted = note(self.terms, INDEX, DamagedRecord.code, f"{error}", self.now_ms())
         for call in (mend_index(index), noted):

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Sessions: start, list, status, switch, end, abort, delete, get, set."""
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
-from maestro_state.models import Field, Session, SessionList, SessionStatus, SessionSummary
-from maestro_state.names import is_session_id, pick, session_slug
-from maestro_state.ops import index as index_ops
-from maestro_state.ops import sessions as ops
-from maestro_state.ops import terminals
-from maestro_state.project import IndexRow, Project
-from maestro_state.states import FROZEN, LIVE
+from maestro_state.local.project import IndexRow, Project
+from maestro_state.models.names import is_session_id, pick, session_slug
+from maestro_state.models.session import Field, Session, SessionList, SessionStatus, SessionSummary
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import sessions as ops
+from maestro_state.state.calls import terminals
+from maestro_state.vocabulary import FROZEN, LIVE
 
 if TYPE_CHECKING:
     from maestro_state._sync.archived import Archived
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from maestro_state._sync.finalize import Finalizer, Told
     from maestro_state._sync.queue import Queue
     from maestro_state._sync.source import Source
-    from maestro_state.archive.places import Places
-    from maestro_state.contents import ContextItem, ListedItem
+    from maestro_state.mirror.places import Places
+    from maestro_state.models.context import ContextItem, ListedItem
 
 #: What `list` returns; inside the class, `list` is the verb.
 Summaries = SessionList
@@ -89,7 +89,7 @@ class Sessions:
         ops.check_directory(directory)
         options: str | None = None
         if tool is not None:
-            from maestro_state.catalog import options_of, stored
+            from maestro_state.tools import options_of, stored
 
             chosen = stored(tool, directory, self._project.checkout)
             tool, options = chosen.name, options_of(chosen)
@@ -177,7 +177,7 @@ class Sessions:
 
     def _archived(self, session_id: str) -> Archived:
         from maestro_state._sync.archived import Archived
-        from maestro_state.archive.reader import ArchivedSession
+        from maestro_state.mirror.reader import ArchivedSession
 
         return Archived(ArchivedSession(self._places.own, session_id))
 
@@ -200,7 +200,7 @@ class Sessions:
 
     def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
-        from maestro_state.contents import last_output
+        from maestro_state.models.run import last_output
 
         source = self.source(ref)
         session, items, runs, _ = source.contents()
@@ -216,7 +216,7 @@ class Sessions:
 
     def _waits(self, session_id: str) -> str | None:
         """Say why an ended session is not archived yet; None when it is."""
-        from maestro_state.ops.archiving import read_progress
+        from maestro_state.state.calls.checkpoints import read_progress
 
         progress = self._server.fetch(read_progress(self._server.terms, session_id))
         return None if progress.is_done else progress.waits or "nobody has written it yet"
@@ -225,7 +225,7 @@ class Sessions:
         active = [item for item in items if item.state == "active"]
         if not active:
             return []
-        from maestro_state.files.drift import with_drift
+        from maestro_state.context.drift import with_drift
 
         return with_drift(self._project.checkout, active)
 
@@ -242,7 +242,7 @@ class Sessions:
         Archived ones are those of the last 30 days, or `everything`; `older` counts those left out. Whose time turns
         out to be over is frozen, unless that is not to be taken `notice` of.
         """
-        from maestro_state.archive.listing import archived_rows, put_index_right
+        from maestro_state.mirror.listing import archived_rows, put_index_right
 
         look = self._look()
         try:

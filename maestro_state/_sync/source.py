@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """One reader over one model: a session is read by the same calls whether the server has it or only the disk.
 
 Here is what the server has; the disk's is in a module of its own, so that a live session costs nothing of the archive.
@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from maestro_state._sync.server import Server
-from maestro_state.contents import ContextItem, RelevantOutput, Run, SentItem, last_output
-from maestro_state.models import Event, Field, Message, Session
-from maestro_state.ops import archiving, contents, paging
-from maestro_state.ops import events as event_ops
-from maestro_state.ops import messages as message_ops
-from maestro_state.ops import runs as run_ops
-from maestro_state.ops import sessions as session_ops
-from maestro_state.states import FROZEN
+from maestro_state.models.context import ContextItem
+from maestro_state.models.message import Event, Message
+from maestro_state.models.run import RelevantOutput, Run, SentItem, last_output
+from maestro_state.models.session import Field, Session
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import contents, paging
+from maestro_state.state.calls import events as event_ops
+from maestro_state.state.calls import messages as message_ops
+from maestro_state.state.calls import runs as run_ops
+from maestro_state.state.calls import sessions as session_ops
+from maestro_state.vocabulary import FROZEN
 
 Contents = tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]
 

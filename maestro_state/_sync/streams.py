@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Messages, events and output of a session into its archive: what came since, or what either has, where the two went
 different ways.
 """
@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from maestro_state._sync.source import FIRST, Live
-from maestro_state.archive import layout
-from maestro_state.archive.writer import Generation
-from maestro_state.models import Event, id_order
-from maestro_state.ops.archiving import Moment
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.writer import Generation
+from maestro_state.models.message import Event, id_order
+from maestro_state.state.calls.checkpoints import Moment
 
 ACTIVITY = "run.activity"
 

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """One pass over what is due: sessions whose time is over, changes that are not on disk, what the index has lost.
 
 Costs what there is to do, not how many sessions there are. One at a time across a team: whoever holds the lease, which
@@ -20,8 +20,6 @@ from maestro_state._sync.flush import Flush
 from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
-from maestro_state.archive.places import Places
-from maestro_state.connection import is_forbidden
 from maestro_state.errors import (
     ArchiveElsewhere,
     DamagedRecord,
@@ -31,12 +29,15 @@ from maestro_state.errors import (
     ServerUnavailable,
     SessionNotFound,
 )
-from maestro_state.models import id_order
-from maestro_state.names import is_session_id
-from maestro_state.ops import archiving, leases, quarantine
-from maestro_state.ops import index as index_ops
-from maestro_state.scripts import Query
-from maestro_state.states import FROZEN, LIVE
+from maestro_state.mirror.places import Places
+from maestro_state.models.message import id_order
+from maestro_state.models.names import is_session_id
+from maestro_state.net import is_forbidden
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import leases, quarantine
+from maestro_state.state.scripts import Query
+from maestro_state.vocabulary import FROZEN, LIVE
 
 #: Sessions looked at in one pass, at most of each kind; the next pass goes on.
 BATCH = 5000

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Tools: choose one for a session, list them, check which are there."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import msgspec
 
 from maestro_state._sync.server import Server
 from maestro_state._sync.sessions import Sessions
-from maestro_state.catalog import Tool, check_no_secret, check_options, names, resolve, stored
 from maestro_state.clock import iso, new_suffix
-from maestro_state.contents import ToolOptions
 from maestro_state.errors import ToolNotFound
-from maestro_state.ops import context as ops
-from maestro_state.project import Project
-from maestro_state.tools_file import MISSING, ToolRow, read_rows, trusted_paths, write_rows
+from maestro_state.local.project import Project
+from maestro_state.models.run import ToolOptions
+from maestro_state.state.calls import context as ops
+from maestro_state.tools import Tool, check_no_secret, check_options, names, resolve, stored
+from maestro_state.tools.tools_file import MISSING, ToolRow, read_rows, trusted_paths, write_rows
 
 #: What `list` returns; inside the class, `list` is the verb.
 Rows = list[ToolRow]
@@ -92,7 +92,7 @@ class Tools:
 
         Takes a few seconds, more where a tool hangs. A program that an untrusted tools.json names is not started.
         """
-        from maestro_state.tool_check import check_tools
+        from maestro_state.tools.check import check_tools
 
         when = iso(self._server.now_ms())
         try:

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Usage: what runs consumed, over the sessions the server has and those that only the disk has, each run once."""
 
 from __future__ import annotations
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from maestro_state._sync.server import UNREADABLE, Server
-from maestro_state.archive.consumed import consumed_by, consumed_in
-from maestro_state.archive.places import Places
-from maestro_state.connection.faults import ReplyError
-from maestro_state.contents import Run
 from maestro_state.errors import DamagedRecord, MaestroError, NoProject
-from maestro_state.ops import contents, index
-from maestro_state.scripts import Query
-from maestro_state.usage import Consumed, UsageReport, check_by, tally
-from maestro_state.wsession.naming import moment_ms
+from maestro_state.mirror.consumed import consumed_by, consumed_in
+from maestro_state.mirror.places import Places
+from maestro_state.models.run import Run
+from maestro_state.models.usage import Consumed, UsageReport, check_by, tally
+from maestro_state.models.work_names import moment_ms
+from maestro_state.net.faults import ReplyError
+from maestro_state.state.calls import contents, index
+from maestro_state.state.scripts import Query
 
 #: Sessions whose runs are read in one round trip.
 _BATCH = 100

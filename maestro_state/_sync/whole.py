@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Messages whose content is an excerpt, with the whole of it: what a run printed is kept once."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import msgspec
 
 from maestro_state._sync.source import Source
 from maestro_state.errors import MaestroError
-from maestro_state.models import Message
+from maestro_state.models.message import Message
 
 #: Longest content that is put back into a message, in bytes; what is longer is read as the run's output.
 WHOLE_BYTES = 16 << 20

@@ -1,4 +1,4 @@
-# Generated from maestro_state/_async by `make generate`. Do not edit.
+# Generated from maestro_state/api by `make generate`. Do not edit.
 """Work sessions: start, end, pause, resume, list, tree, breadcrumbs, timeline, stats. Live ones and those on disk."""
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from maestro_state._sync.consumer import Consumer
 from maestro_state._sync.family import Families
 from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso
-from maestro_state.contents import Activity, Run
 from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
-from maestro_state.models import Event
-from maestro_state.ops import breadcrumbs as crumb_ops
-from maestro_state.ops import work as ops
-from maestro_state.project import Project
-from maestro_state.states import WORK_OPEN, WorkStatus
-from maestro_state.wsession import timeline
-from maestro_state.wsession.layout import applied_ids, read_breadcrumbs
-from maestro_state.wsession.mailbox import Outcome
-from maestro_state.wsession.records import Accepted, Breadcrumb, WorkSession, WorkView, breadcrumb_of_run
-from maestro_state.wsession.stats import WorkStats, add_up, totals_of
-from maestro_state.wsession.timeline import Happening
-from maestro_state.wsession.tree import Filters, Node, pruned, tree_of
+from maestro_state.local.project import Project
+from maestro_state.mirror.layouts.work import applied_ids, read_breadcrumbs
+from maestro_state.mirror.mailbox import Outcome
+from maestro_state.models.message import Event
+from maestro_state.models.run import Activity, Run
+from maestro_state.models.work import Accepted, Breadcrumb, WorkSession, WorkView, breadcrumb_of_run
+from maestro_state.state.calls import breadcrumbs as crumb_ops
+from maestro_state.state.calls import work as ops
+from maestro_state.vocabulary import WORK_OPEN, WorkStatus
+from maestro_state.work import timeline
+from maestro_state.work.stats import WorkStats, add_up, totals_of
+from maestro_state.work.timeline import Happening
+from maestro_state.work.tree import Filters, Node, pruned, tree_of
 
 #: What ending a work session does to children that are open.
 CHILDREN = ("refuse", "end", "leave")

@@ -22,7 +22,7 @@ A message says what happened and the present state; the hint says what to do nex
 
 from __future__ import annotations
 
-from maestro_state.errors.families import (
+from maestro_state.errors.kinds import (
     ConfigError,
     Conflict,
     CursorLost,
@@ -72,7 +72,7 @@ from maestro_state.errors.sessions import (
     SessionExpired,
     SessionNotFound,
 )
-from maestro_state.errors.works import (
+from maestro_state.errors.work import (
     DiscussionClosed,
     DiscussionNotFound,
     DiscussionOpen,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maestro_state.errors.families import Conflict, NotFound, Refused, UsageError, WorkFailed
+from maestro_state.errors.kinds import Conflict, NotFound, Refused, UsageError, WorkFailed
 
 
 class ContentTooLarge(UsageError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maestro_state.errors.families import NotFound, Refused, ServerUnavailable, UsageError, WorkFailed
+from maestro_state.errors.kinds import NotFound, Refused, ServerUnavailable, UsageError, WorkFailed
 
 
 class InvalidName(UsageError):

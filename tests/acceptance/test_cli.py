@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from maestro_cli.main import COMMANDS
 
-from cli.main import COMMANDS
-from maestro_state.models import SETTABLE
-from tests.cli_runs import maestro_command, printed, refused
+from maestro_state.models.session import SETTABLE
+from tests.support.cli_runs import maestro_command, printed, refused
 
 RECORD = {
     "id", "slug", "state", "tool_active", "created_at", "updated_at", "counters", "stats", "session_id",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import maestro_command, printed
-from tests.embedded_project import temporary_project
+from tests.support.cli_runs import maestro_command, printed
+from tests.support.embedded_project import temporary_project
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "claude"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import maestro_command, printed, refused
-from tests.golden_discussions import FOLDER
+from tests.support.cli_runs import maestro_command, printed, refused
+from tests.support.golden_discussions import FOLDER
 
 pytestmark = pytest.mark.usefixtures("served")
 

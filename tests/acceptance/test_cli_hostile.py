@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from maestro_cli.main import run
 
-from cli.main import run
-from tests import documents
-from tests.embedded_project import temporary_project
+from tests.support.embedded_project import temporary_project
+from tools import documents
 
 #: A title that is set, a colour we never use, the same with one byte (C1), directions turned, hidden text.
 HOSTILE = (
@@ -158,8 +158,7 @@ def test_the_shell_is_offered_no_stranger(
     monkeypatch.setenv("COMP_CWORD", "3")
     monkeypatch.setenv("_MAESTRO_COMPLETE", "bash_complete")
     from click.shell_completion import shell_complete
-
-    from cli.main import maestro
+    from maestro_cli.main import maestro
 
     assert shell_complete(maestro, {}, "maestro", "_MAESTRO_COMPLETE", "bash_complete") == 0
     assert capsys.readouterr().out.split() == ["plain,fine--abc123"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.servers import free_port
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.servers import free_port
 
 #: Everything a checkout has on disk that is not the server's own.
 OURS = (".maestro/sessions", ".maestro/config")

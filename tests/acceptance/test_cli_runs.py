@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.embedded_project import temporary_project
-from tests.waiting import wait_until
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.embedded_project import temporary_project
+from tests.support.waiting import wait_until
 
 META = {"id", "tool", "prompt_source", "flags", "status", "created_at", "context_refs", "context_version"}
 

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from tests.acceptance.test_cli_runs import Screen
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.embedded_project import temporary_project
-from tests.waiting import wait_until
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.embedded_project import temporary_project
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

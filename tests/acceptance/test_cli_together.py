@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maestro_state import embedded
-from maestro_state.project import IndexRow, Project
-from tests.cli_runs import MAESTRO, printed
-from tests.embedded_project import servers, supervisors, temporary_project
-from tests.programs import python
-from tests.waiting import wait_until
+from maestro_state.local import embedded
+from maestro_state.local.project import IndexRow, Project
+from tests.support.cli_runs import MAESTRO, printed
+from tests.support.embedded_project import servers, supervisors, temporary_project
+from tests.support.programs import python
+from tests.support.waiting import wait_until
 
 COMMANDS = 20
 REWRITES = 200

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import maestro_command, printed, refused
-from tests.embedded_project import temporary_project
+from tests.support.cli_runs import maestro_command, printed, refused
+from tests.support.embedded_project import temporary_project
 
 #: Prints what `claude` prints, its arguments and its input as the answer; a conversation of its own unless it resumes.
 CLAUDE = f"""#!{sys.executable} -IS

@@ -10,9 +10,9 @@ import pytest
 
 from tests.acceptance.test_cli_runs import Screen
 from tests.acceptance.test_cli_terminal import program
-from tests.cli_runs import maestro_command, printed, refused
-from tests.embedded_project import temporary_project
-from tests.waiting import wait_until
+from tests.support.cli_runs import maestro_command, printed, refused
+from tests.support.embedded_project import temporary_project
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from maestro_state.errors import ArchiveFailed, InvalidTransition, SessionExpired, SessionNotFound
-from maestro_state.ops.index import forget_session
-from tests.backends import Backend, Clock
-from tests.stored import filler
+from maestro_state.state.calls.index import forget_session
+from tests.support.backends import Backend, Clock
+from tests.support.stored import filler
 
 
 def folder_of(backend: Backend, session_id: str) -> Path:
@@ -321,7 +321,7 @@ async def test_an_unfinished_fork_is_never_seen(backend: Backend, monkeypatch: p
         async def killed(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("maestro_state._async.fork.fill_from", killed)
+        monkeypatch.setattr("maestro_state.api.fork.fill_from", killed)
         with pytest.raises(KeyboardInterrupt):
             await maestro.sessions.fork(session.id, "half")
         await maestro.archive.sweep()
@@ -387,7 +387,7 @@ async def test_an_archived_id_is_never_given_out_again(backend: Backend, monkeyp
     """A new session does not get the id of one that only the disk has."""
     async with backend.open_async() as maestro:
         suffixes = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
-        monkeypatch.setattr("maestro_state._async.sessions.new_suffix", lambda: next(suffixes))
+        monkeypatch.setattr("maestro_state.api.sessions.new_suffix", lambda: next(suffixes))
         first = await maestro.sessions.start("same")
         await maestro.archive.sync()
         backend.raw.delete(*maestro.server.terms.keys.session(first.id))

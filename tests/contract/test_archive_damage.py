@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maestro_state.archive import layout
 from maestro_state.errors import FileCorrupt, RemovedByCleanup
-from maestro_state.ops.index import forget_session
-from tests.backends import Backend
-from tests.stored import filler
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.state.calls.index import forget_session
+from tests.support.backends import Backend
+from tests.support.stored import filler
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "changed": lambda path: path.write_bytes(path.read_bytes()[::-1]),  # same size: only the digest tells

@@ -7,18 +7,18 @@ import json
 
 import pytest
 
-from maestro_state.contents import Flags, Run, Usage
 from maestro_state.errors import InvalidValue, WorkSessionNotFound
-from maestro_state.wsession.naming import stamp_ms
-from maestro_state.wsession.records import Breadcrumb, TokenCount, breadcrumb_of
-from maestro_state.wsession.tree import Filters
-from tests.backends import Backend
-from tests.work_samples import STAMP, crumb, post
+from maestro_state.models.run import Flags, Run, Usage
+from maestro_state.models.work import Breadcrumb, TokenCount, breadcrumb_of
+from maestro_state.models.work_names import stamp_ms
+from maestro_state.work.tree import Filters
+from tests.support.backends import Backend
+from tests.support.work_samples import STAMP, crumb, post
 
 
 async def log_of(maestro, work_id):
     """Return the ids that were applied, in the order of the log."""
-    from maestro_state.ops.breadcrumbs import read_log
+    from maestro_state.state.calls.breadcrumbs import read_log
 
     entries = await maestro.server.fetch(read_log(maestro.server.terms, work_id, None))
     return [entry.data["breadcrumb_id"] for entry in entries if entry.type == "breadcrumb.applied"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from maestro_state.contents import Activity
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound, ServerUnavailable
-from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Ended
-from maestro_state.queueing import TAKEN_MS
-from tests.backends import Backend, Clock
+from maestro_state.models.run import Activity
+from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS, Ended
+from maestro_state.state.calls.queue import TAKEN_MS
+from tests.support.backends import Backend, Clock
 
 
 async def test_a_claim_is_exclusive_and_repeatable_by_its_owner(backend: Backend):
@@ -275,7 +275,7 @@ async def test_rq_reads_the_job_as_its_own(backend: Backend):
 
         (job_id,) = queue.job_ids
         job = Job.fetch(job_id, connection=backend.raw, serializer=JSONSerializer)
-        assert (job.func_name, job.args, job.kwargs) == ("workers.jobs.execute_run", [session.id, "0001"], {})
+        assert (job.func_name, job.args, job.kwargs) == ("maestro_workers.jobs.execute_run", [session.id, "0001"], {})
         assert (job.timeout, job.result_ttl, job.get_status()) == (-1, 0, "queued")
         assert b"secret" not in b"".join(backend.raw.hvals(f"rq:job:{job_id}"))
         assert job.description is None

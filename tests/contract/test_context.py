@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from maestro_state.contents import ContextItem
 from maestro_state.errors import (
     ContentTooLarge,
     InvalidTransition,
@@ -21,8 +20,9 @@ from maestro_state.errors import (
     Refused,
     SessionNotFound,
 )
-from maestro_state.ops.context import remove_context
-from tests.backends import Backend, Clock
+from maestro_state.models.context import ContextItem
+from maestro_state.state.calls.context import remove_context
+from tests.support.backends import Backend, Clock
 
 
 def write(root: Path, name: str, content: bytes | str = "content\n") -> Path:
@@ -276,7 +276,7 @@ async def test_terminals_adding_at_once_lose_and_double_nothing(backend: Backend
 
 async def test_a_repeated_call_adds_once(backend: Backend):
     """The same call sent again, as after a lost reply, is answered with the first answer and adds nothing."""
-    from maestro_state.ops import context as ops
+    from maestro_state.state.calls import context as ops
 
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("repeat")
@@ -344,7 +344,7 @@ async def test_what_was_read_before_trouble_is_added(backend: Backend, monkeypat
     for number in range(12):
         write(backend.project, f"few/{number:02d}.txt", f"{number}")
     paths = [f"few/{number:02d}.txt" for number in range(12)]
-    monkeypatch.setattr("maestro_state.ops.context.BATCH_ITEMS", 3)
+    monkeypatch.setattr("maestro_state.state.calls.context.BATCH_ITEMS", 3)
     async with backend.open_async() as maestro:
         await maestro.sessions.start("trouble")
 

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from maestro_state.errors import PathNotFound, SecretFound
-from tests.backends import Backend
 from tests.contract.test_context import write
+from tests.support.backends import Backend
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
 

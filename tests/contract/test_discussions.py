@@ -19,8 +19,8 @@ from maestro_state.errors import (
     NoOpenDiscussion,
     Refused,
 )
-from maestro_state.project import Project
-from tests.backends import Backend, Clock
+from maestro_state.local.project import Project
+from tests.support.backends import Backend, Clock
 
 FINAL = {"patch_operations": [{"op_type": "add_track", "data": {"track_name": "Login"}}]}
 HOME = "docs/maestro/sessions/discuss"
@@ -218,7 +218,7 @@ async def test_a_thousand_events_in_one_millisecond_keep_their_order(backend: Ba
         room = maestro.discussions
         meta = await room.start()
         terms, stamp = maestro.server.terms, maestro.server.stamp
-        from maestro_state.ops.discussions import add_event
+        from maestro_state.state.calls.discussions import add_event
 
         for number in range(1010):
             payload = {"content": str(number)}

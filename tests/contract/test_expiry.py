@@ -9,9 +9,9 @@ import pytest
 from maestro_state import AsyncMaestro
 from maestro_state.clock import iso, now_ms
 from maestro_state.errors import InvalidTransition, Refused, SessionExpired
-from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS
-from tests.backends import Backend, Clock
-from tests.passing import TTL_S, let_pass, long_ago
+from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS
+from tests.support.backends import Backend, Clock
+from tests.support.passing import TTL_S, let_pass, long_ago
 
 
 async def over(backend: Backend, *, is_written: bool) -> tuple[str, str]:
@@ -219,7 +219,7 @@ async def test_archives_of_others_never_change(backend: Backend, whose):
         theirs.rmdir()
         record = folder / "maestro.json"
         # As if it had been started elsewhere: sealed anew, so that it is whole.
-        from maestro_state.archive import layout
+        from maestro_state.mirror.layouts import session as layout
 
         content = record.read_bytes().replace(str(backend.project).encode(), b"/home/ana/project")
         record.write_bytes(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maestro_state.errors import Conflict, InvalidValue, SessionNotFound
-from tests.backends import Backend, Clock
+from tests.support.backends import Backend, Clock
 
 
 async def test_append_and_read(backend: Backend):

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from maestro_state.embedded.origin import has_data
 from maestro_state.errors import ArchiveBusy, InvalidValue, Refused, SessionNotFound
-from maestro_state.ops.claims import Ended
-from tests.backends import Backend
-from tests.stored import digest_of
+from maestro_state.local.embedded.origin import has_data
+from maestro_state.state.calls.claims import Ended
+from tests.support.backends import Backend
+from tests.support.stored import digest_of
 
 
 async def test_a_fork_counts_the_items_it_took_over(backend: Backend):

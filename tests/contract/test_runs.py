@@ -8,7 +8,6 @@ import hashlib
 import msgspec
 import pytest
 
-from maestro_state.contents import Run
 from maestro_state.errors import (
     InvalidTransition,
     InvalidValue,
@@ -19,8 +18,9 @@ from maestro_state.errors import (
     RunsOpen,
     ToolNotFound,
 )
-from maestro_state.ops.claims import Ended
-from tests.backends import Backend, Clock
+from maestro_state.models.run import Run
+from maestro_state.state.calls.claims import Ended
+from tests.support.backends import Backend, Clock
 
 
 def put_item(backend: Backend, session_id: str, number: int, content: bytes) -> str:
@@ -253,8 +253,8 @@ async def test_last_follows_the_newest_success_with_output(backend: Backend):
 
 async def test_follow_gives_every_event_of_one_run_and_ends_with_it(backend: Backend):
     """A follower of a run sees its own output only, byte for byte, then its end with what it used."""
-    from maestro_state.contents import Usage
-    from maestro_state.ops.events import output_bytes
+    from maestro_state.models.run import Usage
+    from maestro_state.state.calls.events import output_bytes
 
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("runs", tool="echo")

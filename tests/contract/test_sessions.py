@@ -15,9 +15,9 @@ from maestro_state.errors import (
     SessionExpired,
     SessionNotFound,
 )
-from maestro_state.models import Field
-from maestro_state.ops.claims import Ended
-from tests.backends import Backend, Clock
+from maestro_state.models.session import Field
+from maestro_state.state.calls.claims import Ended
+from tests.support.backends import Backend, Clock
 
 
 async def test_start_makes_the_record_and_the_active_session(backend: Backend):

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from maestro_state._async.sweep import AsyncSweep
-from maestro_state.archive.places import Places
-from maestro_state.ops import archiving, leases
-from tests.backends import Backend, Clock
-from tests.stored import filler
+from maestro_state.api.sweep import AsyncSweep
+from maestro_state.mirror.places import Places
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import leases
+from tests.support.backends import Backend, Clock
+from tests.support.stored import filler
 
 LONG_AGO = 1_000_000
 

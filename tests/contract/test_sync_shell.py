@@ -9,8 +9,8 @@ import pytest
 
 from maestro_state import AsyncMaestro, Maestro, Terminal
 from maestro_state.errors import Conflict, InvalidTransition, NoActiveSession, SessionExpired, SessionNotFound
-from tests import unasync
-from tests.backends import Backend, Clock
+from tests.support.backends import Backend, Clock
+from tools import unasync
 
 ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
 

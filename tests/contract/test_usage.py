@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from maestro_state import AsyncMaestro
-from maestro_state.contents import Usage
 from maestro_state.errors import InvalidValue
-from maestro_state.ops.claims import Ended
-from tests.backends import Backend, Clock
+from maestro_state.models.run import Usage
+from maestro_state.state.calls.claims import Ended
+from tests.support.backends import Backend, Clock
 
 DAY_S = 24 * 3600
 

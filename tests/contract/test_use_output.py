@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from maestro_state.errors import ContentTooLarge, InvalidValue, Refused, RunNotFound, WorkFailed
-from tests.backends import Backend
-from tests.context_files import store_run
+from tests.support.backends import Backend
+from tests.support.context_files import store_run
 
 TEN = [b"1\n2\n3", b"\n4\n5\n6\r7\n", b"8\n9\n", b"ten without newline"]
 

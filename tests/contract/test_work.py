@@ -13,9 +13,9 @@ from maestro_state.errors import (
     WorkSessionClosed,
     WorkSessionNotFound,
 )
-from maestro_state.wsession.tree import Filters
-from tests.backends import Backend, Clock
-from tests.work_samples import crumb
+from maestro_state.work.tree import Filters
+from tests.support.backends import Backend, Clock
+from tests.support.work_samples import crumb
 
 
 async def test_start_makes_the_record_and_its_folder(backend: Backend):

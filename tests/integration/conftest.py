@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from maestro_state.embedded import socket_path
-from tests.servers import Cluster, cluster, raw_call
-from tests.workshop import Workshop
+from maestro_state.local.embedded import socket_path
+from tests.support.servers import Cluster, cluster, raw_call
+from tests.support.workshop import Workshop
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from maestro_state import Maestro, Terminal
-from maestro_state.connection import connect
 from maestro_state.errors import MaestroError, NotFound, ServerUnavailable
-from tests.accounts import guarded
-from tests.cli_runs import maestro_command, printed, refused
+from maestro_state.net import connect
+from tests.support.accounts import guarded
+from tests.support.cli_runs import maestro_command, printed, refused
 
 ACCOUNTS = (
     ("ana", "terminal", "left"),

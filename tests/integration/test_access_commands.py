@@ -6,13 +6,13 @@ import json
 from contextlib import closing
 
 import pytest
+from maestro_cli.main import run
 
-from cli.main import run
-from maestro_state.connection import connect
-from tests.accounts import guarded
-from tests.cli_runs import MAESTRO
-from tests.documents import commands
-from tests.programs import running
+from maestro_state.net import connect
+from tests.support.accounts import guarded
+from tests.support.cli_runs import MAESTRO
+from tests.support.programs import running
+from tools.documents import commands
 
 #: Every command once, in an order in which each can do its work; words in braces are filled in.
 ANAS = [

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.backends import Backend
-from tests.stored import filler
+from tests.support.backends import Backend
+from tests.support.stored import filler
 
 
 def maestro(project: Path, *arguments: str) -> subprocess.CompletedProcess:
-    code = "import sys; from cli.main import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; from maestro_cli.main import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "--project", str(project), *arguments]
     return subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=Path(__file__).parents[2])
 
@@ -132,7 +132,7 @@ def test_a_fork_tells_that_a_strangers_command_line_was_dropped(real: Backend, p
 
 def test_the_index_follows_activity(real: Backend, project: Path):
     """A checkpoint a minute later is in index.json; one in the same minute is not worth writing it for."""
-    from tests.backends import Clock
+    from tests.support.backends import Clock
 
     def updated_at() -> str:
         return json.loads((project / ".maestro/sessions/index.json").read_text())["sessions"][0]["updated_at"]

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.archive.home import STAGING, Home
-from maestro_state.archive.scribes import Scribes
-from maestro_state.archive.tree import Tree
-from maestro_state.archive.verify import verify
-from maestro_state.archive.writer import replacing
-from maestro_state.disk import Folder
 from maestro_state.errors import ArchiveFailed, MaestroError
-from maestro_state.project import Project
-from tests.generations import SESSION_ID, contents, generation_of, write_generation
+from maestro_state.fs.handles import Folder
+from maestro_state.fs.tree import Tree
+from maestro_state.local.project import Project
+from maestro_state.mirror.home import STAGING, Home
+from maestro_state.mirror.scribes import Scribes
+from maestro_state.mirror.verify import verify
+from maestro_state.mirror.writer import replacing
+from tests.support.generations import SESSION_ID, contents, generation_of, write_generation
 
 RUNS = 120
 #: Files of a generation.
@@ -34,8 +34,8 @@ CHILD = """
 import errno, os, signal, sys
 from itertools import count
 from pathlib import Path
-from maestro_state.archive import tree
-from tests.generations import write_generation
+from maestro_state.mirror import tree
+from tests.support.generations import write_generation
 written, write, fault = count(), tree.write_all, sys.argv[3]
 def write_all(descriptor, content):
     if next(written) != int(sys.argv[2]):

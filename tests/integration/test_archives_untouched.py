@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from maestro_workers.scheduler import the_work
 
 from maestro_state import Maestro
 from maestro_state._sync import family, schedule
-from maestro_state.ops import archiving
-from maestro_state.scripts import Query
-from tests.backends import Backend, Clock
-from tests.cli_runs import maestro_command, printed
-from tests.documents import commands
-from tests.embedded_project import call, temporary_project
-from tests.foreign_archives import seen, write_foreign
-from tests.stored import filler
-from tests.waiting import wait_until
-from workers.scheduler import the_work
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.scripts import Query
+from tests.support.backends import Backend, Clock
+from tests.support.cli_runs import maestro_command, printed
+from tests.support.embedded_project import call, temporary_project
+from tests.support.foreign_archives import seen, write_foreign
+from tests.support.stored import filler
+from tests.support.waiting import wait_until
+from tools.documents import commands
 
 DAY_MS = 24 * 3600 * 1000
 

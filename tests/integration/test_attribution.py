@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from maestro_state.ops.claims import Ended
-from tests.cli_runs import maestro_command, printed
+from maestro_state.state.calls.claims import Ended
+from tests.support.cli_runs import maestro_command, printed
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from collections import Counter
 import redis
 
 from maestro_state import AsyncMaestro, Maestro
-from maestro_state.ops.breadcrumbs import read_log
-from tests.backends import Backend
-from tests.programs import ROOT
-from tests.seeds import seeded
-from tests.servers import lossy_proxy, valkey
-from tests.work_samples import age, crumb, post
+from maestro_state.state.calls.breadcrumbs import read_log
+from tests.support.backends import Backend
+from tests.support.programs import ROOT
+from tests.support.seeds import seeded
+from tests.support.servers import lossy_proxy, valkey
+from tests.support.work_samples import age, crumb, post
 
 COUNT = 3000
 NAIVE_COUNT = 1000
@@ -23,7 +23,7 @@ NAIVE_COUNT = 1000
 
 def run_mortals(kind: str, project, work_id: str, count: int) -> int:
     """Run producers and consumers that die at random; return how often they did."""
-    command = [sys.executable, "-m", "tests.work_programs", kind, str(project), work_id, str(count)]
+    command = [sys.executable, "-m", "tests.support.work_programs", kind, str(project), work_id, str(count)]
     seed = seeded().randrange(1 << 30)
     done = subprocess.run([*command, str(seed)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr

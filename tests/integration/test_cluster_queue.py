@@ -7,10 +7,10 @@ import json
 import pytest
 
 from maestro_state import Maestro
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.programs import running
-from tests.servers import valkey
-from tests.waiting import wait_until
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.programs import running
+from tests.support.servers import valkey
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 

@@ -10,12 +10,12 @@ import pytest
 import redis
 
 from maestro_state import AsyncMaestro, Maestro, Terminal
-from maestro_state.connection import ReplyError
 from maestro_state.errors import Conflict, InvalidTransition, SessionNotFound
-from maestro_state.scripts import load
-from tests.cli_runs import maestro_command, printed
-from tests.key_leaks import check_keys
-from tests.servers import raw_call
+from maestro_state.net import ReplyError
+from maestro_state.state.scripts import load
+from tests.support.cli_runs import maestro_command, printed
+from tests.support.key_leaks import check_keys
+from tests.support.servers import raw_call
 
 SESSIONS = 30
 ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import fakeredis
 import pytest
 
-from maestro_state.connection import ReplyError, connect, connect_async
-from maestro_state.connection.library import AsyncLibraryConnection, LibraryConnection
-from tests.servers import lossy_proxy, raw_call, valkey
-from tests.waiting import wait_until
+from maestro_state.net import ReplyError, connect, connect_async
+from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
+from tests.support.servers import lossy_proxy, raw_call, valkey
+from tests.support.waiting import wait_until
 
 Command = tuple[object, ...]
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from maestro_state.connection import connect_async
-from maestro_state.connection.faults import ReplyError
-from tests.servers import lossy_proxy, raw_call, valkey
-from tests.waiting import wait_until
+from maestro_state.net import connect_async
+from maestro_state.net.faults import ReplyError
+from tests.support.servers import lossy_proxy, raw_call, valkey
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from maestro_state.connection import ReplyError, connect, connect_async
-from maestro_state.connection.faults import ConnectionLostError
 from maestro_state.errors import ServerUnavailable
-from tests.sentinels import watched_master
-from tests.servers import free_port, raw_call
-from tests.waiting import wait_until
+from maestro_state.net import ReplyError, connect, connect_async
+from maestro_state.net.faults import ConnectionLostError
+from tests.support.sentinels import watched_master
+from tests.support.servers import free_port, raw_call
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 

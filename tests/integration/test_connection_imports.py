@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.backends import Backend
-from tests.servers import valkey
-from tests.stored import filler
+from tests.support.backends import Backend
+from tests.support.servers import valkey
+from tests.support.stored import filler
 
 HEAVY = ("redis", "asyncio", "ssl", "urllib", "pydantic", "structlog", "rq")
 
 PROGRAM = """
 import sys
-from maestro_state.connection import connect
+from maestro_state.net import connect
 connection = connect(sys.argv[1])
 assert connection.call("ECHO", "hello") == b"hello"
 connection.close()
@@ -33,9 +33,9 @@ def test_a_blocking_call_imports_nothing_heavy(tmp_path):
 
 READING = """
 import sys
-from cli.main import run
+from maestro_cli.main import run
 code = run(["--project", *sys.argv[1:]])
-loaded = {name for name in sys.modules if name.startswith("maestro_state.archive.")} | {"hashlib"} & {*sys.modules}
+loaded = {name for name in sys.modules if name.startswith("maestro_state.mirror.")} | {"hashlib"} & {*sys.modules}
 print(code, *sorted(name.removeprefix("maestro_state.") for name in loaded), file=sys.stderr)
 """
 

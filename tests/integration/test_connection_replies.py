@@ -10,10 +10,10 @@ import fakeredis
 import pytest
 import redis
 
-from maestro_state.connection import ReplyError, connect, connect_async
-from maestro_state.connection.library import AsyncLibraryConnection, LibraryConnection
 from maestro_state.errors import ServerStorageError, ServerUnavailable
-from tests.servers import free_port, raw_call, valkey
+from maestro_state.net import ReplyError, connect, connect_async
+from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
+from tests.support.servers import free_port, raw_call, valkey
 
 COMMANDS = [
     ("SET", "text", "é"),

@@ -9,9 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from maestro_state.connection import connect
-from tests.servers import raw_call, raw_socket, valkey
-from tests.waiting import wait_until
+from maestro_state.net import connect
+from tests.support.servers import raw_call, raw_socket, valkey
+from tests.support.waiting import wait_until
 
 THREADS = 24
 CALLS = 200

@@ -12,10 +12,10 @@ from contextlib import closing
 
 import pytest
 
-from maestro_state.connection import connect, connect_async
 from maestro_state.errors import ConfigError, ServerUnavailable
-from tests.servers import valkey
-from tests.waiting import wait_until
+from maestro_state.net import connect, connect_async
+from tests.support.servers import valkey
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from maestro_cli.main import run
 
-from cli.main import run
 from maestro_state import Maestro
-from tests.cli_runs import MAESTRO, printed
-from tests.waiting import wait_until
+from tests.support.cli_runs import MAESTRO, printed
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state.context import listing
+from maestro_state.context.choosing import choose
+from maestro_state.context.reading import Place, Tree
 from maestro_state.errors import MaestroError, PathRefused
-from maestro_state.files import listing
-from maestro_state.files.choosing import choose
-from maestro_state.files.reading import Place, Tree
 
 SECRET = b"outside the project"
 LIMIT = 1 << 20

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from maestro_state.ops.health import parse_info
-from tests.accounts import guarded
-from tests.cli_runs import maestro_command
-from tests.servers import free_port, raw_call, valkey
+from maestro_state.state.calls.health import parse_info
+from tests.support.accounts import guarded
+from tests.support.cli_runs import maestro_command
+from tests.support.servers import free_port, raw_call, valkey
 
 
 def doctor(project, url, **settings):
@@ -55,7 +55,7 @@ def test_a_server_that_may_not_be_asked_is_still_reached(project, tmp_path):
         assert doctor(project, team.url("ana"))[1]["version"][0] == "ok"
         from contextlib import closing
 
-        from maestro_state.connection import connect
+        from maestro_state.net import connect
 
         with closing(connect(team.url("boss"))) as wire:
             wire.call("ACL", "SETUSER", "ana", "-info")

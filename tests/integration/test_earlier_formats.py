@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.archive import layout
 from maestro_state.errors import NewerFormat
-from maestro_state.schema import SCHEMA
-from tests.backends import Backend, Clock
-from tests.cli_runs import maestro_command, refused
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.models.schema import SCHEMA
+from tests.support.backends import Backend, Clock
+from tests.support.cli_runs import maestro_command, refused
 
 EARLIER = Path(__file__).parent.parent / "earlier"
 FORMS = sorted(path.name for path in EARLIER.iterdir())
@@ -124,7 +124,7 @@ def test_a_newer_form_is_refused_everywhere_and_stops_nobody(real: Backend):
         session_id = newer(real, maestro)
         keys = maestro.server.terms.keys.session(session_id)
         before = [real.raw.dump(key) for key in keys]
-        from maestro_state.embedded import socket_path
+        from maestro_state.local.embedded import socket_path
 
         address = {"MAESTRO_REDIS_URL": f"unix://{socket_path(real.project)}"}
         for words in COMMANDS:
@@ -178,7 +178,7 @@ def test_a_newer_archive_is_refused_and_left(real: Backend):
 
 def test_a_job_of_a_newer_form_is_left_to_a_newer_worker(real: Backend):
     """The worker says so, goes on with others, and the run still waits."""
-    from maestro_state.embedded import socket_path
+    from maestro_state.local.embedded import socket_path
 
     with real.open() as maestro:
         session = maestro.sessions.start("job", tool="echo")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.embedded import ensure, origin, stop, vouch_for_data
-from maestro_state.embedded.paths import data_path
 from maestro_state.errors import ServerUnavailable
-from tests.embedded_project import call, temporary_project
+from maestro_state.local.embedded import ensure, origin, stop, vouch_for_data
+from maestro_state.local.embedded.paths import data_path
+from tests.support.embedded_project import call, temporary_project
 
 
 @pytest.fixture

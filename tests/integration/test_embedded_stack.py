@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state import embedded
-from maestro_state.embedded.paths import data_path, socket_address
-from maestro_state.embedded.wire import Wire, read_info
-from tests.embedded_project import call, end, is_alive, run_python, servers, supervisors, temporary_project
-from tests.waiting import wait_until
+from maestro_state.local import embedded
+from maestro_state.local.embedded.paths import data_path, socket_address
+from maestro_state.local.embedded.wire import Wire, read_info
+from tests.support.embedded_project import call, end, is_alive, run_python, servers, supervisors, temporary_project
+from tests.support.waiting import wait_until
 
 WAIT_FOREVER = "import threading; threading.Event().wait()"
 
@@ -31,8 +31,8 @@ threading.Event().wait()
 SUPERVISE = f"""
 import sys
 from pathlib import Path
-from workers.services import Keeper, ProcessService
-from workers.stack import supervise
+from maestro_workers.stack.services import Keeper, ProcessService
+from maestro_workers.stack.supervisor import supervise
 root = Path(sys.argv[1])
 quiet = root / "do-not-stop"
 command = [sys.executable, "-c", {SERVICE!r}, str(root)]
@@ -81,7 +81,9 @@ def test_ensure_starts_exactly_one_supervisor(project):
         embedded.ensure(project)
     wait_until(lambda: "supervisor_started" in stack_log(project), "a supervisor has started")
     second = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.stack", "--project", str(project)], check=False, timeout=60
+        [sys.executable, "-P", "-m", "maestro_workers.stack.supervisor", "--project", str(project)],
+        check=False,
+        timeout=60,
     )
     assert second.returncode == 0
     wait_until(lambda: len(supervisors(project)) == 1, "one supervisor is left")
@@ -262,7 +264,7 @@ def test_code_of_the_project_is_not_run_as_supervisor(project, monkeypatch):
     (fake / "__init__.py").touch()
     (fake / "stack.py").write_text(f"open({str(project / 'owned')!r}, 'w')\n")
     monkeypatch.chdir(project)
-    subprocess.run([sys.executable, "-m", "workers.stack"], check=True)
+    subprocess.run([sys.executable, "-m", "maestro_workers.stack.supervisor"], check=True)
     assert (project / "owned").exists()  # control: the plain way would run it
     (project / "owned").unlink()
     embedded.ensure(project)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state import embedded
-from maestro_state.embedded import locks, server
-from maestro_state.embedded.binary import find_binary
-from maestro_state.embedded.paths import data_path
-from tests.embedded_project import (
+from maestro_state.fs import locks
+from maestro_state.local import embedded
+from maestro_state.local.embedded import server
+from maestro_state.local.embedded.binary import find_binary
+from maestro_state.local.embedded.paths import data_path
+from tests.support.embedded_project import (
     call,
     end,
     is_alive,
@@ -25,12 +26,12 @@ from tests.embedded_project import (
     temporary_project,
     write_program,
 )
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 ENSURE_WHEN_TOLD = """
 import sys
 from pathlib import Path
-from maestro_state import embedded
+from maestro_state.local import embedded
 root = Path(sys.argv[1])
 sys.stdout.write("waiting\\n"); sys.stdout.flush()
 sys.stdin.readline()
@@ -240,7 +241,7 @@ def test_a_rewrite_that_outlives_its_server_is_waited_for(project):
 
 WRITE_UNTIL_CUT_OFF = """
 import sys
-from maestro_state.embedded.wire import Wire
+from maestro_state.local.embedded.wire import Wire
 with Wire(sys.argv[1]) as wire:
     for number in range(10**9):
         try:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from maestro_workers.stack.log_rewrite import QUIET_S
+from maestro_workers.stack.usage import Usage
 
 from maestro_state import Maestro
-from maestro_state.embedded import ensure, paths
-from tests.embedded_project import temporary_project
-from tests.waiting import wait_until
-from workers.tidying import QUIET_S
-from workers.usage import Usage
+from maestro_state.local.embedded import ensure, paths
+from tests.support.embedded_project import temporary_project
+from tests.support.waiting import wait_until
 
 
 def test_a_quiet_server_writes_its_log_anew(monkeypatch: pytest.MonkeyPatch):
@@ -23,7 +23,7 @@ def test_a_quiet_server_writes_its_log_anew(monkeypatch: pytest.MonkeyPatch):
                 maestro.messages.add("user", f"{number}" * 100)
             assert not usage.tidy(1.0)
             assert not usage.tidy(1.0 + QUIET_S)  # the control: it is not large
-            monkeypatch.setattr("workers.tidying.LARGE_BYTES", 1000)
+            monkeypatch.setattr("maestro_workers.stack.log_rewrite.LARGE_BYTES", 1000)
             assert usage.tidy(1.0 + 2 * QUIET_S)
 
             def is_smaller() -> bool:

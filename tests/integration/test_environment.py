@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from maestro_workers.run import GONE
 
 from maestro_state import AsyncMaestro, Maestro
-from maestro_state.embedded import ensure
 from maestro_state.errors import InvalidValue
-from maestro_state.handover import Holder
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.embedded_project import call, end, supervisors, temporary_project, workers, write_program
-from tests.servers import Server, valkey
-from tests.waiting import wait_until
-from workers.run import GONE
+from maestro_state.local.embedded import ensure
+from maestro_state.local.handover import Holder
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.embedded_project import call, end, supervisors, temporary_project, workers, write_program
+from tests.support.servers import Server, valkey
+from tests.support.waiting import wait_until
 
 #: Says what it sees of a variable without saying the value.
 LENGTH = "sh -c 'echo ${#ASKED}'"

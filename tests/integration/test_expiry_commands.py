@@ -8,9 +8,9 @@ import pytest
 
 from maestro_state import Maestro
 from maestro_state.clock import iso
-from maestro_state.embedded import socket_path
-from tests.cli_runs import maestro_command
-from tests.passing import TTL_S, let_pass, long_ago
+from maestro_state.local.embedded import socket_path
+from tests.support.cli_runs import maestro_command
+from tests.support.passing import TTL_S, let_pass, long_ago
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends import Backend
-from tests.cli_runs import maestro_command, printed
-from tests.stored import filler
+from tests.support.backends import Backend
+from tests.support.cli_runs import maestro_command, printed
+from tests.support.stored import filler
 
 MIB = 1 << 20
 OTHER = "outro--x1y2z3"

@@ -11,11 +11,11 @@ import redis
 
 from maestro_state import Maestro
 from maestro_state._sync import finalize
-from maestro_state.embedded import socket_path
 from maestro_state.errors import ArchiveElsewhere
-from maestro_state.queueing import finalization_id
-from tests.waiting import wait_until
-from tests.workshop import Workshop
+from maestro_state.local.embedded import socket_path
+from maestro_state.state.calls.queue import finalization_id
+from tests.support.waiting import wait_until
+from tests.support.workshop import Workshop
 
 
 @pytest.fixture

@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from maestro_state import Terminal, embedded
+from maestro_state import Terminal
 from maestro_state.clock import now_ms
 from maestro_state.errors import InvalidValue, SessionNotFound
-from maestro_state.ops.events import PAGE
-from maestro_state.ops.terminals import BEAT_MS, SHOWN_MS
-from tests.backends import Backend, Clock
-from tests.programs import python, running
-from tests.waiting import wait_until
+from maestro_state.local import embedded
+from maestro_state.state.calls.events import PAGE
+from maestro_state.state.calls.terminals import BEAT_MS, SHOWN_MS
+from tests.support.backends import Backend, Clock
+from tests.support.programs import python, running
+from tests.support.waiting import wait_until
 
 MAESTRO = str(Path(sys.executable).with_name("maestro"))
 ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
@@ -108,7 +109,7 @@ async def test_the_end_of_a_session_ends_its_followers(backend: Backend, freeze:
 
 def test_a_deleted_session_ends_its_followers(real: Backend, monkeypatch: pytest.MonkeyPatch):
     """A follower of a session that is deleted under it leaves without error."""
-    monkeypatch.setattr("maestro_state.ops.terminals.BEAT_MS", 50)
+    monkeypatch.setattr("maestro_state.state.calls.terminals.BEAT_MS", 50)
     with real.open() as maestro, real.open() as other:
         session = maestro.sessions.start("deleted")
         found: list = []

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.programs import python
-from tests.waiting import wait_until
+from tests.support.programs import python
+from tests.support.waiting import wait_until
 
 PROCESSES, TERMINALS, MESSAGES = 10, 10, 50
 ALL = PROCESSES * TERMINALS * MESSAGES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import maestro_command, printed
+from tests.support.cli_runs import maestro_command, printed
 
 STATES = ("iniciada", "com_contexto", "com_saida", "com_saida", "finalizada", "abortada")
 NOW = "2099-01-02T03:04:05.000+00:00"

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from maestro_workers import invoke as module
+from maestro_workers.invoke import Finished, Invocation, invoke
 
-from tests.embedded_project import is_alive
-from tests.waiting import wait_until
-from workers import invoke as module
-from workers.invoke import Finished, Invocation, invoke
+from tests.support.embedded_project import is_alive
+from tests.support.waiting import wait_until
 
 GRANDCHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])"
 

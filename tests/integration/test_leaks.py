@@ -9,11 +9,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro_state.archive import leaks
-from maestro_state.archive.leaks import MARKS
-from tests.backends import Backend
-from tests.cli_runs import maestro_command, printed
-from tests.stored import filler
+from maestro_state.mirror import leaks
+from maestro_state.mirror.leaks import MARKS
+from tests.support.backends import Backend
+from tests.support.cli_runs import maestro_command, printed
+from tests.support.stored import filler
 
 #: Made up, in the shape of a real one.
 TOKEN = "ghp_" + "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tests.embedded_project import servers
-from tests.waiting import wait_until
-from tests.workshop import Workshop
+from tests.support.embedded_project import servers
+from tests.support.waiting import wait_until
+from tests.support.workshop import Workshop
 
 LARGE_BYTES = 100_000_000
 

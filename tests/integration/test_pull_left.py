@@ -11,11 +11,11 @@ import redis
 
 from maestro_state import Maestro
 from maestro_state._sync import pull as pulling
-from maestro_state.embedded import socket_path
 from maestro_state.errors import NoWorker, WorkFailed
-from maestro_state.ops import parcels
-from tests.stored import Filler
-from tests.workshop import Workshop
+from maestro_state.local.embedded import socket_path
+from maestro_state.state.calls import parcels
+from tests.support.stored import Filler
+from tests.support.workshop import Workshop
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import redis
+from maestro_workers import finalize
 
-from tests.servers import valkey
-from tests.workshop import Workshop
-from workers import finalize
+from tests.support.servers import valkey
+from tests.support.workshop import Workshop
 
 
 def test_a_job_is_not_forgotten_while_its_queue_is_away(

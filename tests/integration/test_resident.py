@@ -16,19 +16,19 @@ from pathlib import Path
 
 import click
 import pytest
+from maestro_cli import entry
+from maestro_cli.main import maestro as root_command
 
-from cli import entry
-from cli.main import maestro as root_command
 from maestro_state import Maestro
-from maestro_state.embedded import ensure
-from tests.programs import ROOT
-from tests.waiting import wait_until
+from maestro_state.local.embedded import ensure
+from tests.support.programs import ROOT
+from tests.support.waiting import wait_until
 
-RUN_HERE = "import sys; from cli.main import run; sys.exit(run(sys.argv[1:]))"
-EITHER_WAY = "from cli.entry import main; main()"
+RUN_HERE = "import sys; from maestro_cli.main import run; sys.exit(run(sys.argv[1:]))"
+EITHER_WAY = "from maestro_cli.entry import main; main()"
 #: Cannot run a command here: whatever it prints, the resident process printed, however long a busy machine took.
 HANDED_OVER = (
-    "import sys; sys.modules['cli.main'] = None; from cli import entry; entry._PATIENCE_S = 60.0; entry.main()"
+    "import sys; sys.modules['maestro_cli.main'] = None; from cli import entry; entry._PATIENCE_S = 60.0; entry.main()"
 )
 RESIDENT = "from cli import resident; resident._PATIENCE_S = 60.0; resident.main()"
 

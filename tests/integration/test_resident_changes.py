@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from maestro_cli import entry
 
-from cli import entry
 from maestro_state import Maestro
-from maestro_state.embedded import ensure, stop
+from maestro_state.local.embedded import ensure, stop
 from tests.integration.test_resident import EITHER_WAY, HANDED_OVER, RUN_HERE, children, everything_on, resident
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 #: A day's work: what is said, sent, refused, asked on a pipe, and how it ends. {name} is put in by the test.
 STORY = [

@@ -8,15 +8,15 @@ import threading
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from maestro_workers import scheduler
+from maestro_workers.scheduler import CLEANUP_MS, Scheduler, Work
 
 from maestro_state import Maestro
-from maestro_state.ops import leases
-from maestro_state.ops.leases import SCHEDULE
-from tests.programs import python
-from tests.stored import filler
-from tests.waiting import wait_until
-from workers import scheduler
-from workers.scheduler import CLEANUP_MS, Scheduler, Work
+from maestro_state.state.calls import leases
+from maestro_state.state.calls.leases import SCHEDULE
+from tests.support.programs import python
+from tests.support.stored import filler
+from tests.support.waiting import wait_until
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from maestro_workers.stack.crew import has_no_open_run
+from maestro_workers.stack.supervisor import Supervisor
+from maestro_workers.stack.sweeps import has_all_on_disk
 
 from maestro_state import Maestro
 from maestro_state._sync import sweep as sweep_room
-from maestro_state.ops import leases
-from tests.cli_runs import maestro_command, printed
-from tests.embedded_project import end, supervisors
-from tests.waiting import wait_until
-from workers.crew import has_no_open_run
-from workers.stack import Supervisor
-from workers.sweeps import has_all_on_disk
+from maestro_state.state.calls import leases
+from tests.support.cli_runs import maestro_command, printed
+from tests.support.embedded_project import end, supervisors
+from tests.support.waiting import wait_until
 
 
 def started(maestro, count):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.catalog import Outcome, resolve
-from maestro_state.contents import Usage
-from tests.embedded_project import temporary_project
-from tests.model_api import model_api
-from tests.workshop import Workshop
+from maestro_state.models.run import Usage
+from maestro_state.tools import Outcome, resolve
+from tests.support.embedded_project import temporary_project
+from tests.support.model_api import model_api
+from tests.support.workshop import Workshop
 
 #: The program of the environment the tests run in, first on the tool's PATH.
 BIN = str(Path(sys.executable).parent)

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state import Maestro, trust
-from maestro_state.catalog import names, resolve
-from maestro_state.embedded import ensure
+from maestro_state import Maestro
 from maestro_state.errors import InvalidValue, MaestroError, ToolNotFound
-from maestro_state.tool_check import check_tools
-from tests.backends import Backend
-from tests.cli_runs import maestro_command
-from tests.embedded_project import is_alive, temporary_project, write_program
-from tests.waiting import wait_until
+from maestro_state.local import trust
+from maestro_state.local.embedded import ensure
+from maestro_state.tools import names, resolve
+from maestro_state.tools.check import check_tools
+from tests.support.backends import Backend
+from tests.support.cli_runs import maestro_command
+from tests.support.embedded_project import is_alive, temporary_project, write_program
+from tests.support.waiting import wait_until
 
 WHEN = "2026-01-01T00:00:00.000+00:00"
 

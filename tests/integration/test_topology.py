@@ -14,12 +14,12 @@ import pytest
 import redis
 
 from maestro_state import Maestro
-from maestro_state.ops.leases import SCHEDULE, read_lease
-from tests import image
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.programs import running
-from tests.topology import PASSWORDS, topology
-from tests.waiting import wait_until
+from maestro_state.state.calls.leases import SCHEDULE, read_lease
+from tests.support import image
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.programs import running
+from tests.support.topology import PASSWORDS, topology
+from tests.support.waiting import wait_until
 
 #: What must be well for a team's server to be relied on.
 GOOD = ("server", "version", "persistence", "eviction", "access", "workers", "sweeper", "disk")

@@ -6,9 +6,9 @@ import pytest
 import redis
 
 from maestro_state import Maestro
-from maestro_state.connection import ReplyError
-from tests.key_leaks import check_keys
-from tests.work_samples import crumb, post
+from maestro_state.net import ReplyError
+from tests.support.key_leaks import check_keys
+from tests.support.work_samples import crumb, post
 
 pytestmark = pytest.mark.xdist_group("cluster")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from maestro_state import Maestro
-from tests.accounts import guarded
-from tests.embedded_project import processes_in
-from tests.programs import ROOT
-from tests.waiting import wait_until
+from tests.support.accounts import guarded
+from tests.support.embedded_project import processes_in
+from tests.support.programs import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -25,9 +25,9 @@ _WITHOUT_RIGHTS = (
     f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_CAPBSET_DROP}, {_PTRACE}, 0, 0, 0); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
-WORKER = "import sys; from workers.worker import main; sys.exit(main())"
+WORKER = "import sys; from maestro_workers.rq_adapter.worker import main; sys.exit(main())"
 #: The control: a worker that is as open as any program.
-OPEN_WORKER = f"from maestro_state import kernel; kernel.keep_private = lambda: False; {WORKER}"
+OPEN_WORKER = f"from maestro_state.fs import kernel; kernel.keep_private = lambda: False; {WORKER}"
 
 #: Looks for a text, which it is given backwards, in all that /proc shows of some processes.
 SEARCH = """
@@ -111,7 +111,7 @@ def test_a_tool_does_not_find_its_workers_password(team, project):
     found, own, handles = said.rsplit(" [", 2)
     # What else this user runs, as these tests do, has the password too and is no worker.
     pids = {int(entry.split()[0].strip("[']")) for entry in found.strip("[]").split(", ") if entry}
-    assert not {pid for pid in pids if b"workers.worker" in _command(pid)}
+    assert not {pid for pid in pids if b"maestro_workers.rq_adapter.worker" in _command(pid)}
     assert (own, handles.strip()) == ("]", "0, 1, 2]")
 
 
@@ -125,7 +125,7 @@ def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return b"workers.worker"  # it has left with the worker that it was
+        return b"maestro_workers.rq_adapter.worker"  # it has left with the worker that it was
 
 
 def test_the_processes_of_the_stack_show_nothing(project):
@@ -133,7 +133,7 @@ def test_the_processes_of_the_stack_show_nothing(project):
     if not _may_be_dropped():
         pytest.skip("cannot be a user without rights here")
     value = f"value-{os.getpid()}-of-a-key"
-    words = [sys.executable, "-P", "-c", "from cli.entry import main; main()", "session", "start", "stack"]
+    words = [sys.executable, "-P", "-c", "from maestro_cli.entry import main; main()", "session", "start", "stack"]
     environment = os.environ | {"SOME_KEY": value, "PYTHONPATH": str(ROOT)}
     subprocess.run(words, cwd=project, check=True, env=environment, stdout=subprocess.DEVNULL)
     wait_until((project / ".maestro" / "server" / "r.sock").exists, "the stack has no resident process")

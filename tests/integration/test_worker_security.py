@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from maestro_state.embedded import socket_path
-from tests.waiting import wait_until
-from tests.workshop import Workshop
+from maestro_state.local.embedded import socket_path
+from tests.support.waiting import wait_until
+from tests.support.workshop import Workshop
 
 MARK = "executed"
 
@@ -44,7 +44,7 @@ class _Evil:
 
 def _attacks(mark: Path) -> dict[str, tuple[bytes, dict[str, object]]]:
     session, run = "some-thing--abc123", "0001"
-    good = _payload("workers.jobs.execute_run", session, run)
+    good = _payload("maestro_workers.jobs.execute_run", session, run)
     touch = f"touch {mark}"
     return {
         "a-system": (_payload("os.system", touch), {}),
@@ -59,13 +59,13 @@ def _attacks(mark: Path) -> dict[str, tuple[bytes, dict[str, object]]]:
         "i-small-bomb": (zlib.compress(b"x" * 1_500_000, 9), {}),
         "j-large": (b"x" * 20_000_000, {}),
         "k-deep": (zlib.compress(b"[" * 1900), {}),
-        "l-session": (_payload("workers.jobs.execute_run", "../../etc", run), {}),
-        "m-run": (_payload("workers.jobs.execute_run", session, "1; touch x"), {}),
-        "m-attempt": (_payload("workers.jobs.finalize_session", session, "9999"), {}),
-        "m-finalize": (_payload("workers.jobs.finalize_session", "/etc", "0"), {}),
-        "m-reference": (_payload("workers.jobs.send_archive", "../../etc", "0" * 32), {}),
-        "m-token": (_payload("workers.jobs.send_archive", session, "x}:session{"), {}),
-        "n-kwargs": (zlib.compress(json.dumps(["workers.jobs.execute_run", None, [], {"a": 1}]).encode()), {}),
+        "l-session": (_payload("maestro_workers.jobs.execute_run", "../../etc", run), {}),
+        "m-run": (_payload("maestro_workers.jobs.execute_run", session, "1; touch x"), {}),
+        "m-attempt": (_payload("maestro_workers.jobs.finalize_session", session, "9999"), {}),
+        "m-finalize": (_payload("maestro_workers.jobs.finalize_session", "/etc", "0"), {}),
+        "m-reference": (_payload("maestro_workers.jobs.send_archive", "../../etc", "0" * 32), {}),
+        "m-token": (_payload("maestro_workers.jobs.send_archive", session, "x}:session{"), {}),
+        "n-kwargs": (zlib.compress(json.dumps(["maestro_workers.jobs.execute_run", None, [], {"a": 1}]).encode()), {}),
         "o-instance": (zlib.compress(json.dumps(["system", "os", [touch], {}]).encode()), {}),
         "p-dates": (good, {"created_at": "not a date", "timeout": "never"}),
         "q-no-such-session": (good, {}),

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
-from tests.waiting import wait_until
-from tests.workshop import Workshop
+from tests.support.waiting import wait_until
+from tests.support.workshop import Workshop
 
 
 def test_twenty_runs_at_once_on_four_workers(shop: Workshop):
@@ -90,7 +90,7 @@ def test_a_tool_sees_the_allow_list_and_what_was_passed_on_purpose(shop: Worksho
     maestro = shop.open()
     maestro.sessions.start("inject", tool=tool + " -- 'one word'")
     prompts = [b"$(touch marker); `touch marker`", b"--help", b"-rf /", b"a\0b", b"x" * 1_000_000, "é\n".encode()]
-    from maestro_state.catalog.tool import BASE_ENVIRONMENT
+    from maestro_state.tools.tool import BASE_ENVIRONMENT
 
     for prompt in prompts:
         ended = maestro.runs.wait(maestro.runs.start(prompt, env=("PASSED",), history=0))
@@ -144,14 +144,14 @@ def test_a_working_directory_that_is_gone_is_said(shop: Workshop):
 
 def test_each_run_sees_the_context_as_it_was_when_it_was_started(shop: Workshop):
     """Runs started before and after a change of the context get each their own, whatever the worker's order."""
-    from tests.backends import Backend
     from tests.contract.test_runs import put_item, remove_item
+    from tests.support.backends import Backend
 
     maestro = shop.open()
     session = maestro.sessions.start("context", tool="cat")
     import redis
 
-    from maestro_state.embedded import socket_path
+    from maestro_state.local.embedded import socket_path
 
     raw = redis.Redis(unix_socket_path=str(socket_path(shop.project)))
     backend = Backend("real", shop.project, raw, shop.open, shop.open)

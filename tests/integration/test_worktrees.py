@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.checkouts import find_checkout, home_of, is_too_wide, main_of
-from tests.cli_runs import maestro_command, printed, refused
-from tests.embedded_project import temporary_project
+from maestro_state.local.checkouts import find_checkout, home_of, is_too_wide, main_of
+from tests.support.cli_runs import maestro_command, printed, refused
+from tests.support.embedded_project import temporary_project
 
 READS = (
     "session list", "session status", "status", "messages", "runs", "context list", "wsession list", "discuss list",

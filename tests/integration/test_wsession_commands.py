@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.programs import running
-from tests.waiting import wait_until
-from tests.work_samples import STAMP, age, foreign, post
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
+from tests.support.programs import running
+from tests.support.waiting import wait_until
+from tests.support.work_samples import STAMP, age, foreign, post
 
 pytestmark = pytest.mark.usefixtures("served")
 

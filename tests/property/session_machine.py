@@ -24,10 +24,10 @@ from hypothesis.stateful import (
 from maestro_state import Maestro, Terminal
 from maestro_state.clock import from_iso
 from maestro_state.errors import SessionNotFound
-from maestro_state.ops.terminals import attach_terminal, detach_terminal
-from tests.backends import Clock
-from tests.key_leaks import check_keys
+from maestro_state.state.calls.terminals import attach_terminal, detach_terminal
 from tests.property.session_model import FROZEN, LEASE_MS, Modelled
+from tests.support.backends import Clock
+from tests.support.key_leaks import check_keys
 
 #: Values a field may get, by field.
 VALUES = {"preferences": [{}, {"a": 1}, {"b": [None, "é"]}], "context_summary": ["", "so far", "\x1b[0m"]}

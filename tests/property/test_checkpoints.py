@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from maestro_state import Maestro
 from maestro_state._sync.flush import Flush
 from maestro_state._sync.source import Live
-from maestro_state.archive import layout
-from maestro_state.archive.home import Home
-from maestro_state.contents import Usage
 from maestro_state.errors import ArchiveFailed, MaestroError, WorkFailed
-from maestro_state.models import id_order
-from maestro_state.ops import archiving
-from maestro_state.ops.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
-from maestro_state.states import FROZEN
-from tests.backends import Backend, Clock
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.models.message import id_order
+from maestro_state.models.run import Usage
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
+from maestro_state.vocabulary import FROZEN
+from tests.support.backends import Backend, Clock
 
 #: What can happen, and what happens more often than other things.
 KINDS = (

@@ -9,10 +9,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro_state.transcripts import strict_json
-from maestro_state.transcripts.canonical import DiscussionFiles
-from maestro_state.transcripts.contracts import InvalidOperations, validate
-from maestro_state.transcripts.events import (
+from maestro_state.discuss.legacy import final_of
+from maestro_state.mirror.layouts.discussion import DiscussionFiles
+from maestro_state.mirror.layouts.plan import PlanFiles
+from maestro_state.models import strict_json
+from maestro_state.models.contracts import InvalidOperations, validate
+from maestro_state.models.discussion import (
     ERROR,
     Meta,
     TranscriptEvent,
@@ -25,9 +27,7 @@ from maestro_state.transcripts.events import (
     read_transcript,
     text_of,
 )
-from maestro_state.transcripts.legacy import final_of
-from maestro_state.transcripts.operations import NotApplicable, apply
-from maestro_state.transcripts.plans import PlanFiles
+from maestro_state.models.plan import NotApplicable, apply
 
 # Half surrogate pairs are JSON and must come through; hypothesis leaves them out unless asked.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from maestro_state.files import listing
-from maestro_state.files.patterns import glob_matches, is_ignored, parse_rules, split_pattern
-from maestro_state.files.reading import Tree
+from maestro_state.context import listing
+from maestro_state.context.patterns import glob_matches, is_ignored, parse_rules, split_pattern
+from maestro_state.context.reading import Tree
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.b", "x.log", "build", ".hidden", "a b", "c"])
 PIECES = st.sampled_from(

@@ -8,8 +8,8 @@ import hashlib
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maestro_state.contents import SentItem
-from maestro_state.rendering import fence_word, is_text, render
+from maestro_state.models.run import SentItem
+from maestro_state.tools.rendering import fence_word, is_text, render
 
 FENCES = st.sampled_from([
     b"<<<item ctx-0001 ", b"<<<end ctx-0001 ", b"<<<request ", b">>>\n", b"\n", b"kind: file\n", b"```", b"\0", b"\xff",

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from maestro_state import Maestro
-from maestro_state.connection.library import LibraryConnection
 from maestro_state.errors import SessionExpired
+from maestro_state.net.redis_py import LibraryConnection
 from tests.property.session_machine import SessionLife
 from tests.property.session_model import Modelled
-from tests.servers import valkey
+from tests.support.servers import valkey
 
 
 def lives(examples: int, steps: int) -> settings:

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from maestro_workers.stack.sweeps import has_all_on_disk
 
-from maestro_state import Maestro, Terminal, scripts
-from maestro_state.archive.reader import ArchivedSession
+from maestro_state import Maestro, Terminal
 from maestro_state.errors import MaestroError
-from maestro_state.ops import archiving
-from maestro_state.ops.terminals import attach_terminal
-from tests.backends import Backend, Clock
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.state import scripts
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls.terminals import attach_terminal
 from tests.property.test_checkpoints import Life
-from workers.sweeps import has_all_on_disk
+from tests.support.backends import Backend, Clock
 
 CHANGES = (
     *("message", "field", "tool", "text", "same_text", "file", "remove", "run", "preview", "claim", "print", "usage"),

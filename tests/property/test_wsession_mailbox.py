@@ -11,10 +11,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from maestro_state.errors import InvalidValue
-from maestro_state.wsession.layout import decode_breadcrumb, pretty
-from maestro_state.wsession.mailbox import Mailbox
-from maestro_state.wsession.records import Breadcrumb, breadcrumb_of, check_breadcrumb
-from tests.work_samples import STAMP, crumb, post
+from maestro_state.mirror.layouts.work import decode_breadcrumb, pretty
+from maestro_state.mirror.mailbox import Mailbox
+from maestro_state.models.work import Breadcrumb, breadcrumb_of, check_breadcrumb
+from tests.support.work_samples import STAMP, crumb, post
 
 ID = "0d5d1f5c-2f0b-4a3e-9b0f-1c2d3e4f5a6b"
 

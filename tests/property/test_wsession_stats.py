@@ -10,11 +10,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro_state.wsession.records import Breadcrumb, TokenCount
-from maestro_state.wsession.stats import totals_of
-from maestro_state.wsession.tree import Filters
-from tests.backends import BACKENDS
-from tests.key_leaks import check_keys
+from maestro_state.models.work import Breadcrumb, TokenCount
+from maestro_state.work.stats import totals_of
+from maestro_state.work.tree import Filters
+from tests.support.backends import BACKENDS
+from tests.support.key_leaks import check_keys
 
 #: Costs as people write them: up to nine decimals.
 _costs = st.none() | st.integers(0, 10**12).map(lambda nano: float(Decimal(nano) / 10**9))

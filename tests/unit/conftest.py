@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.generations import spare_of, write_generation
+from tests.support.generations import spare_of, write_generation
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import maestro_state
-from maestro_state.access import Account, access_list
-from maestro_state.keys import Keyspace
+from maestro_state.state.access import Account, access_list
+from maestro_state.state.keys import Keyspace
 
 HOME = Path(maestro_state.__file__).parent
 
@@ -24,7 +24,7 @@ def test_every_command_of_a_script_is_allowed():
     """A script that uses a command that its account has not would be cut in the middle of a change."""
     used = {
         name.lower()
-        for path in (HOME / "lua").rglob("*.lua")
+        for path in (HOME / "state" / "lua").rglob("*.lua")
         for name in re.findall(r"redis\.p?call\('([A-Za-z]+)'", path.read_text())
     }
     assert len(used) > 20
@@ -32,10 +32,10 @@ def test_every_command_of_a_script_is_allowed():
 
 
 def test_every_command_of_a_query_is_allowed():
-    """What is asked for without a script: the first word of each command in `ops/` and the queue."""
+    """What is asked for without a script: the first word of each command in `calls/`."""
     used = {
         name.lower()
-        for path in [*(HOME / "ops").glob("*.py"), HOME / "queueing.py"]
+        for path in (HOME / "state" / "calls").glob("*.py")
         for name in re.findall(r"\(\(?\"([A-Z]{3,})\", ", path.read_text())
     }
     assert len(used) > 10

@@ -6,8 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from maestro_state.catalog.afterwards import codex_model, from_llm_log
-from maestro_state.contents import Usage
+from maestro_state.models.run import Usage
+from maestro_state.tools.afterwards import codex_model, from_llm_log
 
 
 def test_codex_has_the_model_of_each_turn_in_its_record(tmp_path: Path):

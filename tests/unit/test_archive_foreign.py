@@ -13,14 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maestro_state import Maestro
-from maestro_state.archive.home import Home, team_folder
-from maestro_state.archive.layout import are_safe_paths, is_safe_path, named_blob
-from maestro_state.archive.reader import ArchivedSession, index_rows
-from maestro_state.archive.verify import verify
 from maestro_state.errors import FileCorrupt, MaestroError, SessionNotFound
-from maestro_state.project import Project
-from tests.generations import SESSION_ID, write_generation
-from tests.stored import digest_of
+from maestro_state.local.project import Project
+from maestro_state.mirror.home import Home, team_folder
+from maestro_state.mirror.layouts.session import are_safe_paths, is_safe_path, named_blob
+from maestro_state.mirror.reader import ArchivedSession, index_rows
+from maestro_state.mirror.verify import verify
+from tests.support.generations import SESSION_ID, write_generation
+from tests.support.stored import digest_of
 
 OTHER = "outro-programa--x1y2z3"
 
@@ -206,7 +206,7 @@ def test_a_manifest_that_lies_is_not_believed(project: Path):
 
 def test_a_foreign_archive_is_listed_shown_exported(project: Path, foreign: Path):
     """The commands work on it: list, status, messages, export in both formats, fork."""
-    from tests.backends import BACKENDS
+    from tests.support.backends import BACKENDS
 
     with BACKENDS["fake"](project) as backend, backend.open() as maestro:
         assert isinstance(maestro, Maestro)

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro_state.archive.home import Home
-from maestro_state.archive.reader import ArchivedSession
-from maestro_state.archive.retention import LOCK, clean, plan
-from maestro_state.archive.verify import verify
 from maestro_state.clock import iso
-from maestro_state.contents import Flags, OutputRef, RelevantOutput, Run
 from maestro_state.errors import RemovedByCleanup
-from maestro_state.models import Counters, Session, Stats
-from maestro_state.project import Project
-from maestro_state.states import FROZEN, SessionState
-from tests.backends import BACKENDS, Clock
-from tests.stored import filler
+from maestro_state.local.project import Project
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.mirror.retention import LOCK, clean, plan
+from maestro_state.mirror.verify import verify
+from maestro_state.models.run import Flags, OutputRef, RelevantOutput, Run
+from maestro_state.models.session import Counters, Session, Stats
+from maestro_state.vocabulary import FROZEN, SessionState
+from tests.support.backends import BACKENDS, Clock
+from tests.support.stored import filler
 
 DAY_MS = 24 * 3600 * 1000
 NOW = 1_800_000_000_000

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.archive.home import Home
-from maestro_state.archive.spare import SPARES, STALE_S
-from maestro_state.archive.verify import verify
-from maestro_state.archive.writer import replacing
-from maestro_state.disk import Folder
-from maestro_state.project import Project
-from tests.generations import SESSION_ID, contents, folder_of, generation_of, spare_of, write_generation
+from maestro_state.fs.handles import Folder
+from maestro_state.local.project import Project
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.spare import SPARES, STALE_S
+from maestro_state.mirror.verify import verify
+from maestro_state.mirror.writer import replacing
+from tests.support.generations import SESSION_ID, contents, folder_of, generation_of, spare_of, write_generation
 
 
 @pytest.fixture

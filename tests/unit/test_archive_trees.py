@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.archive import layout
-from maestro_state.archive.home import Home
-from maestro_state.archive.tree import Tree
-from maestro_state.archive.verify import verify
-from maestro_state.archive.writer import replacing
-from maestro_state.disk import Folder
 from maestro_state.errors import FileCorrupt
-from maestro_state.project import Project
-from tests.generations import SESSION_ID, folder_of, generation_of, spare_of, write_generation
+from maestro_state.fs.handles import Folder
+from maestro_state.fs.tree import Tree
+from maestro_state.local.project import Project
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.verify import verify
+from maestro_state.mirror.writer import replacing
+from tests.support.generations import SESSION_ID, folder_of, generation_of, spare_of, write_generation
 
 
 def _file_gone(spare: Path) -> None:
@@ -152,5 +152,5 @@ def test_an_archive_that_is_replaced_while_it_is_verified_is_not_damaged(kept: P
     monkeypatch.setattr(Tree, "entry", meanwhile)
     assert verify(home, SESSION_ID).ok
     coming += [1, 1]
-    monkeypatch.setattr("maestro_state.archive.verify._TRIES", 1)
+    monkeypatch.setattr("maestro_state.mirror.verify._TRIES", 1)
     assert not verify(home, SESSION_ID).ok  # control: looked at once, it seems damaged

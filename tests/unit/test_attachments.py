@@ -7,15 +7,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from maestro_workers.attachments import Attachments
 from msgspec.structs import replace
 
-from maestro_state.catalog import resolve
-from maestro_state.catalog.attaching import check_attachable, shown_files
-from maestro_state.contents import SentItem
 from maestro_state.errors import InvalidValue, WorkFailed
-from maestro_state.media import kind_of, kind_of_name
-from maestro_state.rendering import render
-from workers.attachments import Attachments
+from maestro_state.models.media import kind_of, kind_of_name
+from maestro_state.models.run import SentItem
+from maestro_state.tools import resolve
+from maestro_state.tools.attaching import check_attachable, shown_files
+from maestro_state.tools.rendering import render
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 PDF = b"%PDF-1.7\n" + bytes(64)

@@ -17,7 +17,7 @@ from benchmarks import flame, peers, plot, report
 from benchmarks.__main__ import QUESTIONS
 from benchmarks.rig import loop, race
 from benchmarks.row import Row, row
-from tests.documents import ROOT, fill
+from tools.documents import ROOT, fill
 
 SLOWER = Row("q", "peer", 10.0, 100.0, "µs", peer=True)
 

@@ -10,10 +10,10 @@ import tomllib
 
 import jsonschema
 import pytest
+from maestro_cli.main import COMMANDS
 
-from cli.main import COMMANDS
-from maestro_state.settings_cache import VARIABLES
-from tests import compose, image
+from maestro_state.local.settings_cache import VARIABLES
+from tests.support import compose, image
 
 ROOT = compose.FILE.parent
 PASSWORDS = {f"REDIS_{name}_PASSWORD": name.lower() * 8 for name in ("TERMINAL", "WORKER", "ADMIN")}
@@ -125,8 +125,9 @@ def test_what_the_image_copies_is_enough(tmp_path):
     assert all((tmp_path / name).is_dir() for name in build)
     module, _, function = wanted["project"]["scripts"][image.started("ENTRYPOINT")[0]].partition(":")
     code = (
-        f"import sys, maestro_state, workers.worker, workers.scheduler; from {module} import {function}\n"
-        "from maestro_state.scripts import load, names; [load(name) for name in names()]\n"
+        "import sys, maestro_state, maestro_workers.rq_adapter.worker, maestro_workers.scheduler\n"
+        f"from {module} import {function}\n"
+        "from maestro_state.state.scripts import load, names; [load(name) for name in names()]\n"
         "assert all(m.__file__.startswith(sys.argv[1]) for n, m in sys.modules.items()\n"
         "           if n.split('.')[0] in ('maestro_state', 'workers', 'cli'))\n"
         f"sys.argv = ['maestro', 'acl']; sys.exit({function}())"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro_state.connection import Address, masked, parse_url
 from maestro_state.errors import ConfigError
+from maestro_state.net import Address, masked, parse_url
 
 READ = {
     "redis://localhost": Address("redis", (("localhost", 6379),)),

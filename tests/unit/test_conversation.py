@@ -6,11 +6,12 @@ from base64 import b64encode
 
 import click
 import pytest
+from maestro_cli import output
+from maestro_cli.screen import columns, figures
+from maestro_cli.screen.conversation import Conversation
 
-from cli import columns, figures, output
-from cli.conversation import Conversation
-from maestro_state.contents import Flags, Run, Usage
-from maestro_state.models import Event
+from maestro_state.models.message import Event
+from maestro_state.models.run import Flags, Run, Usage
 
 BEGAN = 1794807908676
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from maestro_state.transcripts.contracts import CONTRACTS, OPERATIONS, InvalidOperations, Operation, validate
-from maestro_state.transcripts.operations import NotApplicable, Plan, apply
+from maestro_state.models.contracts import CONTRACTS, OPERATIONS, InvalidOperations, Operation, validate
+from maestro_state.models.plan import NotApplicable, Plan, apply
 
 GOOD: dict[str, dict[str, Any]] = {
     "add_track": {"track_name": "T"},

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.transcripts.canonical import DiscussionFiles
-from maestro_state.transcripts.events import read_transcript
-from tests.golden_discussions import CASES, FOLDER, digests, plan_files, replay_case
+from maestro_state.mirror.layouts.discussion import DiscussionFiles
+from maestro_state.models.discussion import read_transcript
+from tests.support.golden_discussions import CASES, FOLDER, digests, plan_files, replay_case
 
 NAMES = [case.name for case in CASES]
 
@@ -64,7 +64,7 @@ def test_originals_of_older_formats_stay_as_they_are(tmp_path: Path):
 def test_no_environment_changes_a_byte(environment: dict[str, str]):
     """Another hash seed, time zone and locale: everything a replay leaves behind, transcripts too, is the same."""
     found = subprocess.run(
-        [sys.executable, "-m", "tests.golden_discussions", "digests", str(FOLDER)],
+        [sys.executable, "-m", "tests.support.golden_discussions", "digests", str(FOLDER)],
         env={"PATH": os.environ["PATH"], **environment},
         cwd=Path(__file__).parent.parent.parent,
         capture_output=True,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from maestro_state.discuss.finding import find, read_path
+from maestro_state.discuss.legacy import final_of
+from maestro_state.discuss.migration import candidates, migrate
 from maestro_state.errors import DiscussionNotFound, FileCorrupt
-from maestro_state.transcripts.canonical import DiscussionFiles
-from maestro_state.transcripts.events import Discussion
-from maestro_state.transcripts.finding import find, read_path
-from maestro_state.transcripts.legacy import final_of
-from maestro_state.transcripts.migration import candidates, migrate
+from maestro_state.mirror.layouts.discussion import DiscussionFiles
+from maestro_state.models.discussion import Discussion
 
 OPERATIONS = [{"op_type": "add_track", "data": {"track_name": "T"}}]
 FINAL = {"patch_operations": OPERATIONS}

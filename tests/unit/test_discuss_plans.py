@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state.errors import FileCorrupt, WorkFailed
-from maestro_state.transcripts.plans import JOURNAL, PlanFiles, finish_change
+from maestro_state.mirror.layouts.plan import JOURNAL, PlanFiles, finish_change
 
 
 def write(root: Path, name: str, content: str) -> Path:
@@ -126,8 +126,8 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from maestro_state.errors import WorkFailed
-from maestro_state.transcripts.canonical import DiscussionFiles
-from tests.golden_discussions import replay_case
+from maestro_state.mirror.layouts.discussion import DiscussionFiles
+from tests.support.golden_discussions import replay_case
 root, ref, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
@@ -144,8 +144,8 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, limit: int):
     """
     import shutil
 
-    from maestro_state.transcripts.canonical import DiscussionFiles
-    from tests.golden_discussions import FOLDER, plan_files, replay_case
+    from maestro_state.mirror.layouts.discussion import DiscussionFiles
+    from tests.support.golden_discussions import FOLDER, plan_files, replay_case
 
     root = tmp_path / "project"
     shutil.copytree(FOLDER / "mark" / "before", root)

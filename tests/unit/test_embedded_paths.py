@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.embedded import paths
 from maestro_state.errors import ServerUnavailable
+from maestro_state.local.embedded import paths
 
 
 @pytest.fixture

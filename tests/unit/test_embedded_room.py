@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from maestro_state.embedded import room
+from maestro_state.local.embedded import room
 
 MIB = 1 << 20
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-
-from cli.following import _Screen
+from maestro_cli.screen.following import _Screen
 
 
 @pytest.mark.parametrize(("address", "due"), [(None, [False, False, True]), ("redis://team", [False, True, True])])

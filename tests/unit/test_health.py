@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maestro_state.ops import health
+from maestro_state.state.calls import health
 
 GOOD = {"redis_version": "7.2.4", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
         "used_memory": "1000000", "maxmemory": "0", "total_system_memory": "8000000000"}  # fmt: skip

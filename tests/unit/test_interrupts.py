@@ -9,8 +9,7 @@ import signal
 import termios
 
 import pytest
-
-from cli import interrupts
+from maestro_cli.screen import interrupts
 
 
 @pytest.fixture

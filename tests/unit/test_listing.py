@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro_state.archive import listing
-from maestro_state.archive.home import Home
-from maestro_state.archive.listing import CACHE, archived_rows
-from maestro_state.project import Project
+from maestro_state.local.project import Project
+from maestro_state.mirror import listing
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.listing import CACHE, archived_rows
 
 WHEN = "2026-01-02T03:04:05.000+00:00"
 #: Of one length, so that a change in place shows in no size.

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro_state import logs
-from maestro_state.logs import bind, bound, configure_logs, get_logger, redact, redact_text
+from maestro_state.local import logs
+from maestro_state.local.logs import bind, bound, configure_logs, get_logger, redact, redact_text
 
 SECRET = "hunter2hunter2"
 
@@ -57,11 +57,11 @@ def events(stream):
 
 def test_events_are_json_lines_with_utc_time_off_a_terminal(stream):
     """Off a terminal each event is one JSON document with name, level and a time in UTC."""
-    get_logger("workers.run").info("run_started", tool="echo", number=3)
+    get_logger("maestro_workers.run").info("run_started", tool="echo", number=3)
     (event,) = events(stream)
     when = datetime.fromisoformat(event["timestamp"])
     assert when.utcoffset() == UTC.utcoffset(None)
-    assert (event["event"], event["level"], event["logger"]) == ("run_started", "info", "workers.run")
+    assert (event["event"], event["level"], event["logger"]) == ("run_started", "info", "maestro_workers.run")
     assert (event["tool"], event["number"]) == ("echo", 3)
 
 
@@ -240,7 +240,7 @@ def test_library_without_a_program_leaves_it_to_logging(caplog):
 def test_nothing_heavy_is_imported_before_an_event_is_written():
     """Importing, configuring, binding and a dropped event import no structlog; a written one does."""
     program = (
-        "import sys; from maestro_state import logs\n"
+        "import sys; from maestro_state.local import logs\n"
         "logs.configure_logs('warning', route_stdlib=False); logs.bind(session_id='a')\n"
         "logs.get_logger('x').info('dropped')\n"
         "print('structlog' in sys.modules, 'logging' in sys.modules)\n"

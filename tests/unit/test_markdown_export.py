@@ -8,11 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from maestro_state.archive.export import People
-from maestro_state.archive.markdown import MarkdownExport, code_span, escaped
-from maestro_state.archive.spool import Spool
-from maestro_state.contents import ContextItem, Flags, RelevantOutput, Run, SentItem, Snapshot
-from maestro_state.models import Counters, Event, Message, Session, Stats
+from maestro_state.mirror.export import People
+from maestro_state.mirror.markdown import MarkdownExport, code_span, escaped
+from maestro_state.mirror.spool import Spool
+from maestro_state.models.context import ContextItem, Snapshot
+from maestro_state.models.message import Event, Message
+from maestro_state.models.run import Flags, RelevantOutput, Run, SentItem
+from maestro_state.models.session import Counters, Session, Stats
 
 READER = MarkdownIt("gfm-like", {"linkify": False, "html": True})
 
@@ -107,7 +109,7 @@ def test_what_is_escaped_reads_as_it_was(text: str):
 
 def test_unescaped_the_same_texts_do_change_it(monkeypatch):
     """Control: without escaping, a heading, a link and an image are made of what was stored."""
-    monkeypatch.setattr("maestro_state.archive.markdown._MARKUP", __import__("re").compile("(?!)(x)"))
+    monkeypatch.setattr("maestro_state.mirror.markdown._MARKUP", __import__("re").compile("(?!)(x)"))
     found = structure(a_page("[a](http://h) ![b](http://h) <script>", "x", b"y"))
     assert "link_open" in found
     assert "image" in found

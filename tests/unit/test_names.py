@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maestro_state.errors import InvalidName
-from maestro_state.names import is_reference, is_session_id, session_slug
+from maestro_state.models.names import is_reference, is_session_id, session_slug
 
 
 @given(st.text(max_size=40))

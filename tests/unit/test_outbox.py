@@ -6,10 +6,10 @@ from contextlib import closing
 from threading import Event, Thread
 
 import pytest
+from maestro_workers.output import BATCH_BYTES, WAITING_BYTES, Outbox
 
 from maestro_state.errors import LostClaim
-from tests.waiting import wait_until
-from workers.outbox import BATCH_BYTES, WAITING_BYTES, Outbox
+from tests.support.waiting import wait_until
 
 PIECE = 64 * 1024
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+from maestro_cli import output
+from maestro_cli.main import COMMANDS
+from maestro_cli.screen import first_screen
 
-from cli import first_screen, output
-from cli.main import COMMANDS
-from maestro_state.states import SessionState
+from maestro_state.vocabulary import SessionState
 
 HOSTILE = "\x1b]0;owned\x07 red\x1b[31m \u202egnp"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from maestro_state.ops.paging import BLOB_BYTES, OUTPUT_LEFT_BYTES, OUTPUT_PAGE, in_batches, next_output_page
-from workers.invoke import PIECE_BYTES
+from maestro_workers.invoke import PIECE_BYTES
+
+from maestro_state.state.calls.paging import BLOB_BYTES, OUTPUT_LEFT_BYTES, OUTPUT_PAGE, in_batches, next_output_page
 
 
 def _most(piece: int, left: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hiredis import pack_command
 
-from maestro_state.connection.packing import packed_parts
+from maestro_state.net.packing import packed_parts
 
 LARGE = b"\x00\r\n$3" * 20_000
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from maestro_state import private_socket
 from maestro_state.errors import ServerUnavailable
-from tests.other_user import UID, flickering, listening_as_another_user
-from tests.waiting import wait_until
+from maestro_state.net import private_socket
+from tests.support.other_user import UID, flickering, listening_as_another_user
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.project import Project
+from maestro_state.local.project import Project
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git says what it would commit")
 

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from maestro_state.checkouts import find_checkout
 from maestro_state.errors import UsageError
-from maestro_state.project import Project
-from tests.other_user import UID
+from maestro_state.local.checkouts import find_checkout
+from maestro_state.local.project import Project
+from tests.support.other_user import UID
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_maestro_folder_in_a_place_of_everybodys_counts_only_there(tmp_path, i
 
 def test_the_whole_system_is_no_project_by_accident(monkeypatch):
     """Nothing is begun in / unless somebody names it."""
-    monkeypatch.setattr("maestro_state.project.is_begun", lambda _: False)
+    monkeypatch.setattr("maestro_state.local.project.is_begun", lambda _: False)
     monkeypatch.setattr(Project, "sessions", lambda *_, **__: pytest.fail("it was begun"))
     with pytest.raises(UsageError, match="whole system"):
         Project("/", is_named=False).begin()

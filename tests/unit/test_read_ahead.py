@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from maestro_state.files.ahead import ahead
-from tests.waiting import wait_until
+from maestro_state.context.ahead import ahead
+from tests.support.waiting import wait_until
 
 
 def readers() -> list[threading.Thread]:

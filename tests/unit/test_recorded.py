@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from maestro_state.catalog import Outcome, delta, resolve
-from maestro_state.contents import Activity, Usage
+from maestro_state.models.run import Activity, Usage
+from maestro_state.tools import Outcome, delta, resolve
 
 FOLDER = Path(__file__).parent.parent / "recorded"
 AGENTS = ("claude", "codex", "gemini", "qwen", "opencode")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from maestro_cli import output
+from maestro_cli.app import App
+from maestro_cli.commands.runs import runs
 
-from cli import output
-from cli.app import App
-from cli.runs import runs
-from maestro_state.contents import OutputRef, Run, Usage
+from maestro_state.models.run import OutputRef, Run, Usage
 from tests.unit.test_conversation import run_of
 
 USAGE = Usage(model="claude-opus-4-1-20250805", tokens_input=123_456, tokens_output=45_678, cost=1.2345)

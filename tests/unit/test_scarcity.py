@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from maestro_workers.stack import sweeps
+from maestro_workers.stack.environments import Environments
+from maestro_workers.stack.loop import Loop
+from maestro_workers.stack.reception import Reception
+from maestro_workers.stack.sweeps import Sweeps
 
-from maestro_state.frames import packed
-from maestro_state.private_socket import connect
-from workers import sweeps
-from workers.environments import Environments
-from workers.loop import Loop
-from workers.reception import Reception
-from workers.sweeps import Sweeps
+from maestro_state.net.frames import packed
+from maestro_state.net.private_socket import connect
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from maestro_state.archive.listing import ArchivedSummary
 from maestro_state.clock import iso
-from maestro_state.keys import Keyspace
-from maestro_state.models import SUMMARY_FIELDS
-from maestro_state.ops.index import IndexEntry, Listed, LiveSummary, Look, by_activity, list_sessions
-from maestro_state.ops.terms import Terms
+from maestro_state.mirror.listing import ArchivedSummary
+from maestro_state.models.session import SUMMARY_FIELDS
+from maestro_state.state.calls.index import IndexEntry, Listed, LiveSummary, Look, by_activity, list_sessions
+from maestro_state.state.calls.terms import Terms
+from maestro_state.state.keys import Keyspace
 
 NOW, HOUR = 1_794_813_646_734, 3_600_000
 

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from maestro_state.errors import ConfigError
-from maestro_state.settings import MaestroSettings
-from maestro_state.settings_cache import (
+from maestro_state.local.settings import MaestroSettings
+from maestro_state.local.settings_cache import (
     ENV_ONLY,
     NAMES,
     SECRETS,
@@ -19,7 +19,7 @@ from maestro_state.settings_cache import (
     load_settings,
     unknown_variables,
 )
-from maestro_state.trust import trust
+from maestro_state.local.trust import trust
 
 
 class Place:

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from maestro_state import settings as declared
-from maestro_state import settings_cache
 from maestro_state.errors import ConfigError
-from maestro_state.settings_cache import load_settings
-from maestro_state.trust import trust, untrust
-from tests.waiting import wait_until
+from maestro_state.local import settings as declared
+from maestro_state.local import settings_cache
+from maestro_state.local.settings_cache import load_settings
+from maestro_state.local.trust import trust, untrust
+from tests.support.waiting import wait_until
 
 
 class Place:
@@ -82,7 +82,7 @@ def test_warm_load_imports_nothing_heavy(place, variables):
     """A program whose settings are known does not import pydantic, and one whose are not does."""
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from maestro_state.settings_cache import load_settings, describe\n"
+        "from maestro_state.local.settings_cache import load_settings, describe\n"
         "describe(load_settings(Path(sys.argv[1]), os.environ, {}))\n"
         "heavy = ('pydantic', 'pydantic_settings', 'structlog', 'redis', 'asyncio')\n"
         "print(*[name for name in heavy if name in sys.modules])"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from maestro_workers import heartbeat as signs
 
 from maestro_state.errors import ServerUnavailable
-from tests.waiting import wait_until
-from workers import signs
+from tests.support.waiting import wait_until
 
 
 class _Log:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from maestro_state.catalog import Outcome, delta, resolve
-from maestro_state.catalog.streams import lines
-from maestro_state.contents import Usage
+from maestro_state.models.run import Usage
+from maestro_state.tools import Outcome, delta, resolve
+from maestro_state.tools.parsers import lines
 
 
 def stream(*events: Any) -> bytes:

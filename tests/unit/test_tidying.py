@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.tidying import LARGE_BYTES, QUIET_S, Tidying
+from maestro_workers.stack.log_rewrite import LARGE_BYTES, QUIET_S, Tidying
 
 
 def test_a_large_log_is_written_anew_when_it_has_been_quiet_for_a_while():

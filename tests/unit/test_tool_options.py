@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.catalog import MODES, check_continues, check_options, combined, names, resolve
-from maestro_state.contents import Flags, Run, ToolOptions, Usage
 from maestro_state.errors import InvalidValue, NoConversation
+from maestro_state.models.run import Flags, Run, ToolOptions, Usage
+from maestro_state.tools import MODES, check_continues, check_options, combined, names, resolve
 
 
 def finished(tool: str, *, status: str = "success", conversation: str | None = "c1") -> Run:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from maestro_state.errors import ConfigError, FileCorrupt
-from maestro_state.trust import SETTINGS_FILE, TOOLS_FILE, read_with_trust, trust, untrust
+from maestro_state.local.trust import SETTINGS_FILE, TOOLS_FILE, read_with_trust, trust, untrust
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_damaged_record_trusts_nothing_and_is_not_overwritten(root, env, record,
 def test_two_at_once_lose_nothing(env, tmp_path):
     """Many processes that give trust at the same time are all remembered."""
     program = (
-        "import sys; from pathlib import Path; from maestro_state.trust import trust\n"
+        "import sys; from pathlib import Path; from maestro_state.local.trust import trust\n"
         "sys.stdin.read()\n"
         "for root in sys.argv[1:]: trust(Path(root))\n"
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from maestro_cli import output
+from maestro_cli.app import App
+from maestro_cli.commands.usage import _BY, _bar, usage
 
-from cli import output
-from cli.app import App
-from cli.usage import _BY, _bar, usage
-from maestro_state.usage import BY, Consumed, UsageReport, tally
+from maestro_state.models.usage import BY, Consumed, UsageReport, tally
 
 RUNS = [
     Consumed("one--abc123", "ana", "claude", "opus", 0, 1_234_567, 4_500, 12.5),

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from maestro_state.clock import from_iso, iso
-from maestro_state.disk import Folder
 from maestro_state.errors import InvalidValue, WorkFailed
-from maestro_state.wsession import layout
-from maestro_state.wsession.tree import Node, tree_of
-from tests.work_samples import STAMP, crumb, foreign, post
+from maestro_state.fs.handles import Folder
+from maestro_state.mirror.layouts import work as layout
+from maestro_state.work.tree import Node, tree_of
+from tests.support.work_samples import STAMP, crumb, foreign, post
 
 LIMIT = 1 << 20
 TOP, CHILD = "0d5d1f5c-2f0b-4a3e-9b0f-1c2d3e4f5a6b", "20260101_120000"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.wsession.mailbox import SETTLE_NS, Mailbox
-from tests.work_samples import age, post
+from maestro_state.mirror.mailbox import SETTLE_NS, Mailbox
+from tests.support.work_samples import age, post
 
 ID = "0d5d1f5c-2f0b-4a3e-9b0f-1c2d3e4f5a6b"
 WHOLE = b'{"breadcrumb_id": "w", "timestamp": "20260101_000000_0", "prompt": "whole", "response": ""}'

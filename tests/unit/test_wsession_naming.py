@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maestro_state.errors import AmbiguousReference, InvalidValue, WorkSessionNotFound
-from maestro_state.wsession.naming import (
+from maestro_state.models.work_names import (
     derived_id,
     file_stamp,
     is_breadcrumb_file,

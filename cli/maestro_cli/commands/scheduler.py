@@ -1,0 +1,32 @@
+"""`maestro scheduler`: keep house for a team."""
+
+from __future__ import annotations
+
+import click
+
+from maestro_cli.app import App, pass_app
+
+
+@click.command()
+@pass_app
+def scheduler(app: App) -> int:
+    """Sweep often and clean up daily, once for the whole team.
+
+    Sessions ended more than MAESTRO_RETENTION_DAYS ago lose outputs that are neither relevant nor the last.
+
+    Any number may run, on any machine: exactly one is active, and another takes over when it is gone. The embedded
+    server needs none: it has its own, which cleans up only with MAESTRO_CLEANUP=on. Where cron or systemd timers are
+    at hand, maestro sweep and maestro cleanup do the same.
+
+    \b
+    Example:
+      maestro scheduler
+    """
+    from maestro_workers.scheduler import keep_house
+
+    from maestro_cli import output
+
+    maestro = app.maestro
+    maestro.sessions.newest(1)  # the server is there, or this says why not
+    output.note(f"scheduler for '{maestro.settings.namespace}' (Ctrl-C stops)")
+    return keep_house(str(maestro.project.root))

@@ -1,0 +1,79 @@
+"""`maestro stack …`: the embedded server of this project."""
+
+from __future__ import annotations
+
+import click
+
+from maestro_cli.app import App, json_option, pass_app
+
+
+@click.group()
+def stack() -> None:
+    """Look after the embedded server.
+
+    It starts by itself with the first command and stops by itself when nobody uses it.
+
+    \b
+    Example:
+      maestro stack status
+    """
+
+
+@stack.command()
+@json_option
+@pass_app
+def status(app: App, as_json: bool) -> None:
+    """Tell whether the embedded server runs, and where.
+
+    \b
+    Example:
+      maestro stack status --json
+    """
+    from maestro_cli import output
+
+    app.heals = False
+    found = app.maestro.stack.status()
+    if as_json:
+        output.document(found)
+        return
+    if not found.running:
+        output.line("not running (the next command starts it)")
+        return
+    output.line(f"running  {found.server_version}  pid {found.pid}  workers {found.workers}")
+    output.line(f"  {output.safe(found.address)}")
+
+
+@stack.command()
+@json_option
+@pass_app
+def stop(app: App, as_json: bool) -> int:
+    """Stop the embedded server; everything stays on disk and the next command starts it again.
+
+    Sessions with changes are written to disk first. Leaves with 1 when some could not be: nothing is lost, they are in
+    the server's own file and written the next time.
+
+    \b
+    Example:
+      maestro stack stop
+    """
+    from maestro_cli import output
+
+    shown, most = output.Progress("sessions written to disk:"), 0
+
+    def show(left: int) -> None:
+        nonlocal most
+        most = max(most, left)
+        shown.update(most - left, most)
+
+    app.heals = False
+    found = app.maestro.stack.stop(show)
+    shown.done()
+    if as_json:
+        output.document(found)
+    else:
+        output.line("stopped" if found.stopped else "it was not running")
+    if found.unwritten:
+        what = "1 session is" if found.unwritten == 1 else f"{found.unwritten} sessions are"
+        where = "kept in the server's own file, .maestro/server, and written when it runs again"
+        output.warning(f"{what} not archived: {where} (maestro sweep says why)")
+    return int(found.unwritten > 0)

@@ -1,0 +1,180 @@
+"""`maestro watch`: a session as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from maestro_cli import complete as offers
+from maestro_cli.app import App, json_option, pass_app
+
+if TYPE_CHECKING:
+    import threading
+
+    from maestro_state import Event
+    from maestro_state.models.run import Run
+
+#: Longest time to wait for an event, in seconds: a year.
+_LONGEST_S = 366 * 24 * 3600
+#: How often a watcher looks whether its checkout is still on the session, in seconds.
+_LOOK_S = 1.0
+
+
+@click.command()
+@click.argument("ref", required=False, shell_complete=offers.sessions)
+@click.option("--from", "cursor", metavar="ID", help="start, or the event to continue after (default: from now on).")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without one.")
+@json_option
+@pass_app
+def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> int:
+    """Follow a session live.
+
+    It reads like a conversation: who asked what, what the tool does meanwhile, its answer, how it ended. Lines of a run
+    begin with its number, so that several at once can be told apart. Every event is shown once, in the same order in
+    every terminal. Ctrl-C leaves; the session goes on.
+
+    \b
+    Example:
+      maestro watch --from start
+    """
+    from maestro_cli import output
+    from maestro_cli.screen.conversation import Conversation
+
+    if until_idle is not None and not until_idle <= _LONGEST_S:  # "nan" is a float too, and below nothing
+        raise click.UsageError(f"--until-idle takes at most {_LONGEST_S} seconds, not {until_idle}")
+    session = app.maestro.sessions.read(ref)
+    session_id = session.id
+    output.note(f"watching {session_id} (Ctrl-C leaves)")
+    until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
+    last = cursor or app.maestro.follow.newest(session_id)
+    is_pinned = bool(ref or app.session_ref or app.maestro.settings.session)
+    shown = Conversation(_Runs(app, session_id), session.user_id)
+    is_own = app.maestro.settings.redis_url is None
+    app.only_look()
+    try:
+        with _told_of_another(app, session_id, wanted=not (is_pinned or as_json)):
+            for event in _events(app, session_id, last, until_idle_ms, is_own=is_own):
+                last = event.id
+                if as_json:
+                    output.json_line(event.document())
+                    continue
+                for line in shown.take(event):
+                    output.line(line)
+    except KeyboardInterrupt:
+        if not as_json:
+            output.note(f"\nleft; go on with: maestro watch {session_id} --from {last}")
+        return 130
+    for line in [] if as_json else shown.rest():
+        output.line(line)
+    return 0
+
+
+def _events(
+    app: App, session_id: str, cursor: str | None, until_idle_ms: int | None, *, is_own: bool
+) -> Iterator[Event]:
+    """Yield the events of a session; while the embedded stack is stopped, wait until somebody starts it again."""
+    from maestro_state.errors import ServerUnavailable
+
+    while True:
+        try:
+            for event in app.maestro.follow.events(
+                session_id, cursor=cursor, until_idle_ms=until_idle_ms, terminal=app.terminal()
+            ):
+                cursor = event.id
+                yield event
+        except ServerUnavailable:
+            if not is_own:
+                raise
+            if not _await_stack(app, until_idle_ms):
+                return
+        else:
+            return
+
+
+def _await_stack(app: App, until_idle_ms: int | None) -> bool:
+    """Wait until the stack runs again, without starting it; False when that takes longer than there is to wait."""
+    import time
+
+    from maestro_cli import output
+    from maestro_state.local.embedded import is_running
+
+    output.warning("the stack was stopped; watching goes on when a command starts it again (Ctrl-C leaves)")
+    until_s = None if until_idle_ms is None else time.monotonic() + until_idle_ms / 1000
+    while not is_running(app.maestro.project.root):
+        if until_s is not None and time.monotonic() >= until_s:
+            return False
+        time.sleep(_LOOK_S / 2)
+    output.warning("the stack is back")
+    return True
+
+
+@contextmanager
+def _told_of_another(app: App, session_id: str, *, wanted: bool) -> Iterator[None]:
+    """Say when this checkout is put on another session: who named none expects to watch the active one."""
+    if not wanted:
+        yield
+        return
+    import threading
+
+    over = threading.Event()
+    looking = threading.Thread(target=_look, args=(app, session_id, over), daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def _look(app: App, session_id: str, over: threading.Event) -> None:
+    from maestro_cli import output
+    from maestro_state.errors import MaestroError
+
+    said = session_id
+    while not over.wait(_LOOK_S):
+        try:
+            active = app.maestro.project.active()
+        except (MaestroError, OSError):
+            continue  # being written, or damaged: commands that need it say so
+        if active == said:
+            continue
+        said = active or ""
+        if active == session_id:
+            output.warning(f"{session_id}, which you watch, is this checkout's active session again")
+        elif active:
+            output.warning(f"the active session is now {active}; you still watch {session_id} → maestro watch")
+
+
+class _Runs:
+    """The runs of the watched session, each asked for as rarely as it can be."""
+
+    def __init__(self, app: App, session_id: str) -> None:
+        self._app = app
+        self._session_id = session_id
+        self._known: dict[str, Run] | None = None
+
+    def read(self, run_id: str) -> Run | None:
+        """Return a run as it stands; None when there is none any more."""
+        from maestro_state.errors import MaestroError
+        from maestro_state.models.run import OPEN
+
+        try:
+            if self._known is None:  # one look for all that were there before
+                self._known = {run.id: run for run in self._app.maestro.runs.list(self._session_id)}
+            elif run_id not in self._known or self._known[run_id].status in OPEN:
+                self._known[run_id] = self._app.maestro.runs.read(run_id, self._session_id)
+        except MaestroError:
+            return None  # gone, or out of reach: whoever follows will say it
+        return self._known.get(run_id)
+
+    def prompt(self, run: Run) -> bytes:
+        """Return what was asked; its beginning where that is all there is."""
+        from maestro_state.errors import MaestroError
+
+        try:
+            return self._app.maestro.runs.prompt(run, self._session_id)
+        except MaestroError:
+            return (run.prompt_preview or "").encode()

@@ -1,0 +1,131 @@
+"""A session that only the disk has, read by the same calls as one that the server has."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from maestro_state.api.source import Contents
+from maestro_state.errors import RemovedByCleanup
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.models.context import ContextItem
+from maestro_state.models.message import Event, Message, id_order
+from maestro_state.models.run import RelevantOutput, Run, SentItem
+from maestro_state.models.session import Field, Session
+from maestro_state.state.calls import events as event_ops
+
+
+class AsyncArchived:
+    """A session that only the disk has."""
+
+    archived = True
+
+    def __init__(self, archive: ArchivedSession) -> None:
+        """Take the session on disk."""
+        self._archive = archive
+        self.id = archive.id
+
+    async def record(self) -> Session:
+        """Return the session record."""
+        return self._archive.record()
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs."""
+        return self._archive.contents()
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+        return self._archive.items()
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+        return self._archive.runs()
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+        return self._archive.relevant()
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+        return self._archive.last_output()
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+        return self._archive.sent_context(run_id)
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+        return self._archive.prompt(run.id)
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+        return self._archive.blob(digest)
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+        return self._archive.snapshot(item)
+
+    async def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+        return [one for one in self._archive.events() if one.type == "run.activity" and one.data.get("run") == run_id]
+
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed, piece by piece."""
+        for piece in self._archive.output(run_id):
+            yield piece
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+        found = self._archive.messages()
+        if since is not None:
+            return [message for message in found if id_order(message.id) > id_order(since)]
+        return found if last is None else found[-last:]
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+        revisions = self._archive.fields().get("revisions", {})
+        return Field(name, getattr(self._archive.record(), name), int(revisions.get(name, 0)))
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+        place = self._archive.fields().get("set_at", {}).get("context_summary")
+        summary = self._archive.record().context_summary
+        return Message(place, "system", summary) if summary and isinstance(place, str) else None
+
+    async def events(self, after: str = event_ops.START, *, printed: bool = True) -> AsyncIterator[Event]:
+        """Yield what happened after an id; events, messages and, if wanted, outputs in their one order."""
+        merged = heapq.merge(
+            ((id_order(event.id), event) for event in self._archive.events()),
+            ((id_order(message.id), _said(message)) for message in self._archive.messages()),
+            ((id_order(event.id), event) for event in (_printed(self._archive) if printed else ())),
+            key=lambda pair: pair[0],
+        )
+        for place, event in merged:
+            if place > id_order(after):
+                yield event
+
+
+def _said(message: Message) -> Event:
+    document = message.document()
+    del document["timestamp"]
+    return Event(message.id, "message.added", document)
+
+
+def _printed(archive: ArchivedSession) -> list[Event]:
+    """Return the pieces of output as events, cut where they were; those of outputs that were removed are left out."""
+    outputs: dict[str, bytes] = {}
+    offsets: dict[str, int] = {}
+    found = []
+    for chunk in archive.chunks():
+        if chunk.run not in outputs:
+            with suppress(RemovedByCleanup):
+                outputs[chunk.run] = b""
+                outputs[chunk.run] = b"".join(archive.output(chunk.run))
+        start = offsets.get(chunk.run, 0)
+        offsets[chunk.run] = start + chunk.size
+        if piece := outputs[chunk.run][start : start + chunk.size]:
+            entry = [chunk.id.encode(), [b"run", chunk.run.encode(), b"data", piece]]
+            found.append(event_ops.event_of("outputs", entry))
+    return found

@@ -1,0 +1,190 @@
+"""The consumer of breadcrumbs: takes them from the mailboxes, applies them in order, shows what was applied.
+
+Any number may run at once and be killed at any time. It keeps nothing that matters: what was accepted, applied and
+counted is one script's doing each, on the server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from maestro_state.api.family import AsyncFamilies
+from maestro_state.api.server import AsyncServer
+from maestro_state.errors import InvalidValue, Refused
+from maestro_state.mirror.mailbox import Letter, Mailbox, Outcome, Rejected
+from maestro_state.models.work import WorkView
+from maestro_state.state.calls import breadcrumbs as ops
+from maestro_state.vocabulary import WORK_OPEN
+from maestro_state.work import timeline
+from maestro_state.work.timeline import Happening
+
+#: How often mailboxes and children are looked at while nothing happens, in milliseconds.
+_LOOK_MS = 500
+#: How often, while a file may still be on its way in.
+_SOON_MS = 100
+#: Mailbox files whose ids are looked up at a time.
+_CHUNK = 500
+
+Family = list[WorkView]
+Happenings = list[Happening]
+
+
+class AsyncConsumer:
+    """Consumes a work session and all under it."""
+
+    def __init__(self, server: AsyncServer, families: AsyncFamilies) -> None:
+        """Take what finds and reads work sessions."""
+        self._server = server
+        self._families = families
+
+    async def once(self, work_id: str) -> Outcome:
+        """Consume what is there; wait only for files that are on their way in."""
+        shift = _Shift(self._server, self._families, work_id)
+        while await shift.round() or shift.is_waiting:
+            if shift.is_waiting:
+                await self._server.connection.block(*_pause(shift), block_ms=_SOON_MS)
+        return shift.outcome
+
+    async def follow(self, work_id: str, *, until_idle_ms: int | None = None) -> AsyncIterator[Happening]:
+        """Consume as it comes and yield what is logged, until the work session has ended and all is applied."""
+        shift = _Shift(self._server, self._families, work_id)
+        await shift.start_log()
+        quiet_ms = 0
+        while True:
+            moved = await shift.round()
+            happenings = await shift.logged()
+            for happening in happenings:
+                yield happening
+            if moved or happenings:
+                quiet_ms = 0
+                continue
+            is_over = shift.top.record.status not in WORK_OPEN and not shift.is_waiting
+            if is_over or (until_idle_ms is not None and quiet_ms >= until_idle_ms):
+                return
+            wait_ms = _LOOK_MS if until_idle_ms is None else max(1, min(_LOOK_MS, until_idle_ms - quiet_ms))
+            await self._server.connection.block(*_pause(shift, wait_ms), block_ms=wait_ms)
+            quiet_ms += wait_ms
+
+
+def _pause(shift: _Shift, wait_ms: int = _SOON_MS) -> tuple[object, ...]:
+    """Return the command that waits until something comes, or for so long."""
+    top = shift.top
+    return ops.wait_for_more(shift.terms, top.id, top.cursor, shift.logs.get(top.id) or "$", wait_ms)
+
+
+class _Shift:
+    """What one consumer remembers while it runs; losing it costs nothing but reading again."""
+
+    def __init__(self, server: AsyncServer, families: AsyncFamilies, work_id: str) -> None:
+        self._server, self._families, self._work_id = server, families, work_id
+        self.terms = server.terms
+        self._boxes: dict[str, Mailbox] = {}
+        self._applied = self._duplicates = 0
+        self.logs: dict[str, str | None] = {}
+        self.family: Family = []
+
+    @property
+    def top(self) -> WorkView:
+        """The work session this is about, as last read."""
+        return self.family[0]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a mailbox has files that may still be on their way in."""
+        return any(box.is_waiting for box in self._boxes.values())
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what this came to."""
+        rejected: list[Rejected] = [one for box in self._boxes.values() for one in box.rejected]
+        return Outcome(self._applied, self._duplicates, rejected)
+
+    async def start_log(self) -> None:
+        """Begin to follow the logs where they are now."""
+        await self._read_family()
+        for work in self.family:
+            self.logs[work.id] = await self._server.fetch(ops.last_logged(self.terms, work.id))
+
+    async def round(self) -> bool:
+        """Look everywhere once; tell whether anything moved."""
+        await self._read_family()
+        moved = 0
+        for work in self.family:
+            moved += await self._take(work)
+        for work in self.family:
+            moved += await self._apply(work)
+        return moved > 0
+
+    async def _read_family(self) -> None:
+        self.family = await self._families.of(await self._families.live(self._work_id))
+
+    async def _take(self, work: WorkView) -> int:
+        """Take what is new in a work session's mailbox."""
+        if work.id not in self._boxes:
+            self._boxes[work.id] = Mailbox(self._families.root, work.path, limit=self._families.file_limit)
+        box, chunk, taken = self._boxes[work.id], list[Letter](), 0
+        for letter in box.letters(time.time_ns()):
+            chunk.append(letter)
+            if len(chunk) == _CHUNK:
+                taken += await self._accept(work, box, chunk)
+                chunk = []
+        return taken + (await self._accept(work, box, chunk) if chunk else 0)
+
+    async def _accept(self, work: WorkView, box: Mailbox, letters: list[Letter]) -> int:
+        if not work.is_live:
+            work = await self._families.adopt(work)
+        ids = [letter.breadcrumb.breadcrumb_id for letter in letters]
+        known = await self._server.fetch(ops.known_breadcrumbs(self.terms, work.id, ids))
+        taken = 0
+        for letter, source in zip(letters, known, strict=True):
+            # A file taken before, and one Maestro wrote itself, are no second breadcrumb.
+            is_same = source == letter.source or (source == "" and letter.is_own)
+            if source is not None:
+                self._duplicates += not is_same
+                box.took(letter)
+                continue
+            try:
+                _, is_new = await self._families.accept(work.id, letter.breadcrumb, source=letter.source)
+            except (InvalidValue, Refused) as error:
+                box.refuse(letter, str(error))
+                continue
+            box.took(letter)
+            self._duplicates += not is_new
+            taken += is_new
+        return taken
+
+    async def _apply(self, work: WorkView) -> int:
+        """Apply everything that was accepted, then bring the folder up to date."""
+        if not work.is_live:
+            return 0
+        applied = 0
+        while count := await self._families.apply(work.id):
+            applied += count
+        self._applied += applied
+        if applied:
+            await self._families.checkpoint(work.id)
+        return applied
+
+    async def logged(self) -> Happenings:
+        """Return what was logged since the last time, in every work session of the family."""
+        happenings: Happenings = []
+        for work in self.family:
+            if not work.is_live:
+                continue
+            entries = await self._server.fetch(ops.read_log(self.terms, work.id, self.logs.get(work.id)))
+            if not entries:
+                continue
+            self.logs[work.id] = entries[-1].id
+            depth = work.depth - self.top.depth
+            applied = [entry.data["entry"] for entry in entries if entry.type == "breadcrumb.applied"]
+            queries = [ops.read_one(self.terms, work, entry_id) for entry_id in applied]
+            replies = await self._server.connection.calls([query.command for query in queries])
+            found = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+            crumbs = {entry_id: one.breadcrumb for entry_id, one in zip(applied, found, strict=True) if one}
+            for entry in entries:
+                crumb = crumbs.get(entry.data.get("entry", ""))
+                happening = timeline.left(work.id, crumb, depth) if crumb else timeline.marked(work.id, entry, depth)
+                if happening:
+                    happenings.append(happening)
+        return happenings

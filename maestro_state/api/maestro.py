@@ -1,0 +1,205 @@
+"""The front door: one object per project and server, with a room for each thing that can be done.
+
+A room is imported when it is first entered: a command pays only for those it uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from maestro_state import clock
+from maestro_state.api.server import AsyncServer
+from maestro_state.local.opening import Opening
+from maestro_state.net import connect_async
+
+if TYPE_CHECKING:
+    from maestro_state.api.archives import AsyncArchives
+    from maestro_state.api.claims import AsyncClaims
+    from maestro_state.api.context import AsyncContext
+    from maestro_state.api.discussions import AsyncDiscussions
+    from maestro_state.api.follow import AsyncFollow
+    from maestro_state.api.health import AsyncHealth
+    from maestro_state.api.messages import AsyncMessages
+    from maestro_state.api.queue import AsyncQueue
+    from maestro_state.api.runs import AsyncRuns
+    from maestro_state.api.schedule import AsyncSchedule
+    from maestro_state.api.sessions import AsyncSessions
+    from maestro_state.api.tools import AsyncTools
+    from maestro_state.api.work import AsyncWork
+    from maestro_state.local.stack import Stack
+    from maestro_state.mirror.places import Places
+    from maestro_state.models.usage import UsageReport
+
+
+class AsyncMaestro:
+    """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
+
+    `project` is any folder of the project (default: the current one). Settings not given here come from the
+    environment and the settings files; with no server set anywhere, the project's own embedded one is used.
+    """
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None = None,
+        *,
+        session: str | None = None,
+        environment: Mapping[str, str] = os.environ,
+        now_ms: Callable[[], int] = clock.now_ms,
+        client_name: str | None = None,
+        **settings: Any,
+    ) -> None:
+        """Work out where the project, its settings and its server are."""
+        opening = Opening.of(project, environment, settings)
+        self.settings, self.project = opening.settings, opening.project
+        address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
+        self.address = address
+        self.server = AsyncServer(connect_async(address, revive=opening.revive), opening.terms, now_ms)
+        self._is_cluster = address.scheme == "redis+cluster"
+        self._environment = environment
+        self._pinned = session or self.settings.session
+
+    @cached_property
+    def sessions(self) -> AsyncSessions:
+        """Start, list, look at, switch, end, abort and delete sessions."""
+        from maestro_state.api.sessions import AsyncSessions
+
+        return AsyncSessions(self.server, self.project, self._pinned, self.places, lambda: self.queue)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where archives are written to and read from."""
+        from maestro_state.mirror.places import Places
+
+        return Places(self.project, self.settings.archive_root)
+
+    @cached_property
+    def archive(self) -> AsyncArchives:
+        """Write sessions to disk, verify, export and clean them up, and sweep."""
+        from maestro_state.api.archives import AsyncArchives
+
+        return AsyncArchives(
+            self.server,
+            self.sessions,
+            self.places,
+            self.queue,
+            retention_days=self.settings.retention_days,
+            checkpoint_seconds=self.settings.checkpoint_seconds,
+            output_bytes=self.settings.max_output_bytes,
+            can_scan=not self._is_cluster,
+        )
+
+    @cached_property
+    def messages(self) -> AsyncMessages:
+        """Add and read messages."""
+        from maestro_state.api.messages import AsyncMessages
+
+        return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def context(self) -> AsyncContext:
+        """Add, list, show, remove and refresh what runs are sent along."""
+        from maestro_state.api.context import AsyncContext
+
+        return AsyncContext(self.server, self.sessions, self.project)
+
+    @cached_property
+    def tools(self) -> AsyncTools:
+        """Choose, list and check the AI tools."""
+        from maestro_state.api.tools import AsyncTools
+
+        return AsyncTools(self.server, self.sessions, self.project, self._environment)
+
+    @cached_property
+    def runs(self) -> AsyncRuns:
+        """Start, follow, cancel, list and look at runs."""
+        from maestro_state.api.runs import AsyncRuns
+        from maestro_state.local.handover import Handover
+
+        handover = Handover(self.address, self.settings.namespace, self.project.root)
+        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project, handover)
+
+    @cached_property
+    def claims(self) -> AsyncClaims:
+        """Carry out runs, and look after those whose worker is gone."""
+        from maestro_state.api.claims import AsyncClaims
+
+        return AsyncClaims(self.server, self.queue)
+
+    @cached_property
+    def queue(self) -> AsyncQueue:
+        """Wake workers and count them."""
+        from maestro_state.api.queue import AsyncQueue
+
+        return AsyncQueue(self.server, self.settings.queue_url, is_cluster=self._is_cluster)
+
+    @cached_property
+    def follow(self) -> AsyncFollow:
+        """Follow a session live."""
+        from maestro_state.api.follow import AsyncFollow
+
+        return AsyncFollow(self.server, self.sessions)
+
+    @cached_property
+    def schedule(self) -> AsyncSchedule:
+        """Take turns at keeping house, and tell when that was last done."""
+        from maestro_state.api.schedule import AsyncSchedule
+
+        return AsyncSchedule(self.server)
+
+    @cached_property
+    def health(self) -> AsyncHealth:
+        """Check and repair the set-up."""
+        from maestro_state.api.health import AsyncHealth
+
+        return AsyncHealth(self.server, self.queue, self.project, self.settings)
+
+    @cached_property
+    def work(self) -> AsyncWork:
+        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        from maestro_state.api.work import AsyncWork
+
+        return AsyncWork(self.server, self.project)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """Look after the embedded server."""
+        from maestro_state.local.stack import Stack
+
+        return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
+
+    @cached_property
+    def discussions(self) -> AsyncDiscussions:
+        """Discuss, and replay what was decided."""
+        from maestro_state.api.discussions import AsyncDiscussions
+
+        return AsyncDiscussions(self.server, self.project)
+
+    async def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
+        """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.
+
+        `since` is a time, a date, or how long ago (`30d`, `24h`).
+        """
+        from maestro_state.api.usage import AsyncUsage
+
+        return await AsyncUsage(self.server, self.places).report(by, since)
+
+    async def close(self) -> None:
+        """Close the connections; the server goes on for others."""
+        if "queue" in self.__dict__:
+            await self.queue.close()
+        await self.server.close()
+
+    async def __aenter__(self) -> Self:
+        """Use as a context manager."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        await self.close()

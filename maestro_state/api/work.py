@@ -1,0 +1,262 @@
+"""Work sessions: start, end, pause, resume, list, tree, breadcrumbs, timeline, stats. Live ones and those on disk."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from maestro_state.api.consumer import AsyncConsumer
+from maestro_state.api.family import AsyncFamilies
+from maestro_state.api.server import AsyncServer
+from maestro_state.clock import from_iso
+from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
+from maestro_state.local.project import Project
+from maestro_state.mirror.layouts.work import applied_ids, read_breadcrumbs
+from maestro_state.mirror.mailbox import Outcome
+from maestro_state.models.message import Event
+from maestro_state.models.run import Activity, Run
+from maestro_state.models.work import Accepted, Breadcrumb, WorkSession, WorkView, breadcrumb_of_run
+from maestro_state.state.calls import breadcrumbs as crumb_ops
+from maestro_state.state.calls import work as ops
+from maestro_state.vocabulary import WORK_OPEN, WorkStatus
+from maestro_state.work import timeline
+from maestro_state.work.stats import WorkStats, add_up, totals_of
+from maestro_state.work.timeline import Happening
+from maestro_state.work.tree import Filters, Node, pruned, tree_of
+
+#: What ending a work session does to children that are open.
+CHILDREN = ("refuse", "end", "leave")
+
+#: What `list` returns; inside the class, `list` is the verb.
+WorkSessions = list[WorkSession]
+Breadcrumbs = list[Accepted]
+Happenings = list[Happening]
+Nodes = list[Node]
+Ids = list[str]
+Totals = dict[str, Mapping[str, int]]
+
+_EVERYTHING = Filters()
+
+
+class AsyncWork:
+    """Work sessions of a project and what was left in them."""
+
+    def __init__(self, server: AsyncServer, project: Project) -> None:
+        """Take the project for its folder of work sessions."""
+        self._server = server
+        self._project = project
+        self._families = AsyncFamilies(server, project)
+        self._consumer = AsyncConsumer(server, self._families)
+
+    async def start(
+        self,
+        session_type: str,
+        *,
+        parent: str | None = None,
+        related_entity: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        ttl_seconds: int | None = None,
+    ) -> WorkSession:
+        """Start a work session, under another one if told, and write its folder."""
+        self._project.begin()
+        terms, work_id = self._server.terms, str(uuid4())
+        above = await self._families.live(await self.resolve(parent)) if parent else None
+        path = (*above.path, work_id) if above else (work_id,)
+        ttl_ms = terms.ttl_ms if ttl_seconds is None else ttl_seconds * 1000
+        if ttl_ms < 1000:
+            raise InvalidValue("the time to live must be at least 1 second")
+        entity, more = related_entity or {}, metadata or {}
+        call = ops.start_work(terms, self._server.stamp(), path, session_type, entity, more, ttl_ms)
+        if above:
+            await self._families.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
+        await self._families.change(call)
+        return (await self._families.checkpoint(work_id)).record
+
+    async def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
+        """End a work session for good.
+
+        Children that are still open: `refuse` (OpenChildren), `end` them first with the same status, or `leave`
+        them to go on by themselves.
+        """
+        if children not in CHILDREN:
+            hint = f"one of {', '.join(CHILDREN)}"
+            raise InvalidValue(f"'{children[:40]}' is not a way to treat children", hint=hint)
+        work = await self._families.live(await self.resolve(ref))
+        stamp = self._server.stamp()
+        missing: NotReplicated | None = None
+        while True:
+            under = await self._server.fetch(ops.read_children(self._server.terms, work.id))
+            open_ones = [one.id for one in await self._families.read_live(under) if one.record.status in WORK_OPEN]
+            if open_ones and children == "refuse":
+                raise OpenChildren(work.id, open_ones)
+            if children == "end":
+                for one in open_ones:
+                    try:
+                        await self.end(one, status, children="end")
+                    except NotReplicated as error:
+                        missing = error
+            try:
+                await self._families.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
+            except Conflict:
+                continue  # a child was started meanwhile: look again
+            except NotReplicated as error:
+                missing = error
+            ended = (await self._families.checkpoint(work.id)).record
+            if missing:  # all of them have ended, and are on disk
+                raise missing
+            return ended
+
+    async def pause(self, ref: str) -> WorkSession:
+        """Mark a work session as one that nobody works on just now."""
+        return await self._mark(ref, WorkStatus.PAUSED)
+
+    async def resume(self, ref: str) -> WorkSession:
+        """Mark a paused work session as running again."""
+        return await self._mark(ref, WorkStatus.RUNNING)
+
+    async def _mark(self, ref: str, status: str) -> WorkSession:
+        work_id = await self.resolve(ref)
+        await self._families.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
+        return (await self._families.checkpoint(work_id)).record
+
+    async def resolve(self, ref: str = "latest") -> str:
+        """Return the id that a full id, its beginning or `latest` means."""
+        return await self._families.resolve(ref)
+
+    async def read(self, ref: str = "latest") -> WorkView:
+        """Return a work session, live or on disk."""
+        return await self._families.find(await self.resolve(ref))
+
+    async def children(self, ref: str) -> WorkSessions:
+        """Return the work sessions right under one."""
+        family = await self._families.of(await self.read(ref))
+        return [work.record for work in family if work.record.parent_session_id == family[0].id]
+
+    async def list(self, filters: Filters = _EVERYTHING) -> WorkSessions:
+        """List work sessions, live ones and those on disk, last modified first."""
+        found = await self._families.everything()
+        return [
+            work.record
+            for work in found
+            if filters.has_session(work.record)
+            and filters.depth in (None, work.depth)
+            and filters.has_time(from_iso(work.record.modified))
+        ]
+
+    async def tree(self, ref: str | None = None, filters: Filters = _EVERYTHING) -> Nodes:
+        """Return the tree under a work session, or all trees."""
+        if ref is None:
+            found = await self._families.everything()
+            return pruned(tree_of(work.record for work in found), filters)
+        family = await self._families.of(await self.read(ref))
+        return pruned(tree_of((work.record for work in family), family[0].id), filters)
+
+    async def add_breadcrumb(self, cookie: str, breadcrumb: Breadcrumb) -> Accepted:
+        """Accept a breadcrumb, once: the same breadcrumb_id again changes nothing. Unknown cookies are refused."""
+        work_id = await self.resolve(cookie)
+        entry_id, _ = await self._families.accept(work_id, breadcrumb)
+        return Accepted(work_id, entry_id, breadcrumb, applied=False)
+
+    async def leave(
+        self,
+        cookie: str,
+        run: Run,
+        prompt: str,
+        response: str,
+        *,
+        session_id: str = "",
+        activity: Sequence[Event] = (),
+    ) -> Accepted:
+        """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
+        work = await self._families.live(await self.resolve(cookie))
+        done = [msgspec.convert(one.data, Activity) for one in activity]
+        crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)
+        return await self.add_breadcrumb(work.id, crumb)
+
+    async def breadcrumbs(
+        self, ref: str = "latest", filters: Filters = _EVERYTHING, *, with_children: bool = False
+    ) -> Breadcrumbs:
+        """Return what was accepted, in that order, with whether it was applied yet."""
+        work = await self.read(ref)
+        family = await self._families.of(work) if with_children else [work]
+        return [one for each in family for one in await self._crumbs(each, filters)]
+
+    async def _crumbs(self, work: WorkView, filters: Filters) -> Breadcrumbs:
+        if not filters.has_session(work.record):
+            return []
+        if work.is_live:
+            found = [one async for one in self._families.accepted(work)]
+        else:
+            stored = read_breadcrumbs(self._families.root, work.path, limit=self._families.file_limit)
+            applied = applied_ids(self._families.root, work.path)
+            found = [Accepted(work.id, "", crumb, applied=crumb.breadcrumb_id in applied) for crumb in stored]
+        return [
+            one
+            for one in found
+            if filters.depth in (None, one.breadcrumb.depth_level) and filters.has_time(one.breadcrumb.at_ms)
+        ]
+
+    async def stats(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> WorkStats:
+        """Add up what was applied in a work session and all under it; of one that only the disk has, all that is there.
+
+        Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
+        """
+        family = [one for one in await self._families.of(await self.read(ref)) if filters.has_session(one.record)]
+        kept = [one.id for one in family if one.is_live and not filters.picks_breadcrumbs]
+        parts: Totals = await self._families.totals(kept)
+        for work in family:
+            if work.id not in parts:
+                found = await self._crumbs(work, filters)
+                parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied or not work.is_live)
+        return add_up(parts.values())
+
+    async def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
+        """Return what happened in a work session and all under it, by time."""
+        family = await self._families.of(await self.read(ref))
+        top = family[0].depth
+        happenings: Happenings = []
+        for work in family:
+            depth = work.depth - top
+            happenings += [
+                timeline.left(work.id, one.breadcrumb, depth)
+                for one in await self._crumbs(work, filters)
+                if one.applied or not work.is_live
+            ]
+            if filters.has_session(work.record) and filters.depth in (None, work.depth):
+                happenings += await self._milestones(work, depth)
+        return timeline.in_order(happenings, filters)
+
+    async def _milestones(self, work: WorkView, depth: int) -> Happenings:
+        """Return what happened to the work session itself."""
+        first = timeline.started(work.record, depth)
+        if work.is_live:
+            log = await self._server.fetch(crumb_ops.read_log(self._server.terms, work.id, None))
+            marks = [timeline.marked(work.id, entry, depth) for entry in log]
+            return [first, *(mark for mark in marks if mark)]
+        return [first] if work.record.status in WORK_OPEN else [first, timeline.ended(work.record, depth)]
+
+    async def checkpoint(self, ref: str = "latest") -> WorkView:
+        """Write the record and every breadcrumb that is not on disk yet."""
+        return await self._families.checkpoint(await self.resolve(ref))
+
+    async def sweep(self) -> Ids:
+        """Write every work session of this project that has changes not on disk yet; returns their ids."""
+        return await self._families.sweep()
+
+    async def consume(self, cookie: str) -> Outcome:
+        """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""
+        return await self._consumer.once(await self._known(cookie))
+
+    async def follow(self, cookie: str, *, until_idle_ms: int | None = None) -> AsyncIterator[Happening]:
+        """Consume as breadcrumbs come, and yield what is logged, by whichever consumer, until the session's end."""
+        async for happening in self._consumer.follow(await self._known(cookie), until_idle_ms=until_idle_ms):
+            yield happening
+
+    async def _known(self, cookie: str) -> str:
+        work = await self.read(cookie)
+        if not work.is_live:
+            await self._families.adopt(work)
+        return work.id

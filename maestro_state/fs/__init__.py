@@ -1,0 +1,1 @@
+"""The file layer: folders and files touched through handles that follow no link, locks, kernel calls."""

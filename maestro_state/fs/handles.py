@@ -1,0 +1,344 @@
+"""Folders and files of Maestro's own, touched through directory handles that never follow a link.
+
+A name given here is a single path part; what lies above was opened with O_NOFOLLOW, so nothing a repository contains
+can lead a write or a read outside. Files appear whole: written aside under a unique name, then renamed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from maestro_state.errors import FileCorrupt, WorkFailed
+from maestro_state.fs.kernel import exchange, sync_filesystem
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+#: Bytes read at a time beyond what a file was said to have.
+_PIECE_BYTES = 1 << 16
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _refuse(error: OSError, path: str) -> WorkFailed:
+    """Say what the operating system said, in words that help."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return WorkFailed(f"{path} is a link or not a folder; Maestro does not follow it", hint=f"look at {path}")
+    return WorkFailed(f"{path}: {os.strerror(error.errno or 0)}", hint="is the disk full, or the folder read-only?")
+
+
+class Folder:
+    """One open folder."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        """Own the handle; use `Folder.open` or `child`."""
+        self._fd = descriptor
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str) -> Folder:
+        """Open a folder that the user named: its own parents may be links, that is the user's business."""
+        try:
+            return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path)
+        except OSError as error:
+            raise _refuse(error, path) from error
+
+    def child(self, name: str, *, create: bool = False, mode: int = 0o700) -> Folder:
+        """Open a folder inside, made with this mode if told; a link in its place is refused."""
+        _check(name)
+        path = self._inside(name)
+        try:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, mode, dir_fd=self._fd)
+            return Folder(os.open(name, _OPEN_FOLDER, dir_fd=self._fd), path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _refuse(error, path) from error
+
+    def read(self, name: str, *, limit: int) -> bytes | None:
+        """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
+        descriptor = self.open_file(name)
+        if descriptor is None:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            if size > limit:
+                raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
+            content = os.read(descriptor, size + 1)
+            while len(content) <= limit and (piece := os.read(descriptor, _PIECE_BYTES)):
+                content += piece  # it grows while it is read, or is none that has a size
+            return content
+        finally:
+            os.close(descriptor)
+
+    def replace(self, name: str, content: bytes | Iterable[bytes], *, mode: int = 0o600, durable: bool = True) -> None:
+        """Put a file in place whole, also from pieces: whoever reads meanwhile sees the old one or the new one.
+
+        Whoever writes many at once makes them durable together, later.
+        """
+        _check(name)
+        aside = f".{name}.{os.urandom(6).hex()}.tmp"
+        try:
+            descriptor = os.open(aside, _NEW_FILE, mode, dir_fd=self._fd)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.writelines([content] if isinstance(content, bytes) else content)
+                    file.flush()
+                    if durable:
+                        os.fsync(file.fileno())
+                os.rename(aside, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            except BaseException:
+                # Also when interrupted: a half-written file must not stay behind under any name.
+                os.unlink(aside, dir_fd=self._fd)
+                raise
+            if durable:
+                os.fsync(self._fd)
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
+
+    def move(self, name: str, target: str, *, into: Folder | None = None) -> None:
+        """Rename a file inside this folder, or into another one on the same disk."""
+        _check(name)
+        _check(target)
+        folder = into or self
+        os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=folder._fd)  # noqa: SLF001 - one of our own kind
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Look at what is under a name, a link itself rather than its target; None when there is nothing."""
+        _check(name)
+        try:
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def times(self, names: Iterable[str]) -> dict[str, int]:
+        """Say when folders inside, and by an empty name this one, were last changed, in nanoseconds; OSError if one is
+        missing or none.
+        """
+        found = {}
+        for name in names:
+            if name:
+                _check(name)
+                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._inside(name))
+            else:
+                status = os.fstat(self._fd)
+            found[name] = status.st_mtime_ns
+        return found
+
+    @property
+    def descriptor(self) -> int:
+        """Return the open handle, for whoever looks at very many names inside."""
+        return self._fd
+
+    def own_status(self) -> os.stat_result:
+        """Look at this folder itself."""
+        return os.fstat(self._fd)
+
+    def sync(self) -> None:
+        """Make the names in this folder last."""
+        os.fsync(self._fd)
+
+    def remove(self, name: str) -> bool:
+        """Remove one file; tell whether there was one."""
+        _check(name)
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """List what is inside."""
+        return sorted(os.listdir(self._fd))
+
+    def name_set(self) -> set[str]:
+        """List what is inside, in no order."""
+        return set(os.listdir(self._fd))
+
+    def kinds(self) -> dict[str, str]:
+        """Say of everything inside whether it is a file, a folder or something else; links are something else."""
+        with os.scandir(self._fd) as entries:
+            return {entry.name: _kind(entry) for entry in entries}
+
+    def open_own(self, name: str, *, mode: int = 0o600) -> tuple[int, int]:
+        """Open a file to be written from its beginning, made if it is not there; return its descriptor, which can be
+        read by too, and its size. FileExistsError when it is no file, or has a second name: it may not be changed then.
+        """
+        _check(name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(name, flags, mode, dir_fd=self._fd)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            os.close(descriptor)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._inside(name))
+        return descriptor, status.st_size
+
+    def open_again(self, name: str) -> tuple[int, int]:
+        """Return a descriptor that appends to a file of one's own making, and its size."""
+        _check(name)
+        descriptor = os.open(name, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        return descriptor, os.fstat(descriptor).st_size
+
+    def open_file(self, name: str) -> int | None:
+        """Return a descriptor to read a regular file by, None when there is none; a link or a device is refused."""
+        _check(name)
+        try:
+            descriptor = os.open(name, _OPEN_FILE, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
+        return descriptor
+
+    def link(self, name: str, source: Folder, source_name: str) -> None:
+        """Give a file of another folder a second name here; a link is linked itself, never followed."""
+        _check(name)
+        _check(source_name)
+        os.link(source_name, name, src_dir_fd=source._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+
+    def move_to(self, name: str, target: Folder, target_name: str) -> None:
+        """Rename something into another folder."""
+        _check(name)
+        _check(target_name)
+        os.rename(name, target_name, src_dir_fd=self._fd, dst_dir_fd=target._fd)
+
+    def exchange(self, name: str, other: Folder, other_name: str) -> bool:
+        """Swap two names in one step; False where the file system cannot."""
+        _check(name)
+        _check(other_name)
+        return exchange(self._fd, name, other._fd, other_name)
+
+    def sync_everything(self) -> bool:
+        """Make all files of this file system durable at once; False where there is no such call."""
+        return sync_filesystem(self._fd)
+
+    def remove_tree(self, name: str, *, depth: int = 32) -> None:
+        """Remove a folder and everything in it for good. Links in it are removed, never followed.
+
+        Deeper than `depth` is nothing Maestro made: refused.
+        """
+        _check(name)
+        if depth == 0:
+            raise WorkFailed(f"{self._inside(name)} is nested too deep to be Maestro's", hint="remove it by hand")
+        status = self.status(name)
+        if status is not None and not stat.S_ISDIR(status.st_mode):
+            self.remove(name)  # a link in a folder's place: else it would stand in the way of every sweep to come
+            return
+        try:
+            inner = self.child(name)
+        except FileNotFoundError:
+            return
+        with inner:
+            for entry, kind in inner.kinds().items():
+                if kind == "folder":
+                    inner.remove_tree(entry, depth=depth - 1)
+                else:
+                    inner.remove(entry)
+        os.rmdir(name, dir_fd=self._fd)
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold the lock of this name; the kernel lets go of it when its holder dies."""
+        descriptor = self._open_lock(name)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _inside(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this folder against everybody else who holds it; the kernel lets go when its holder dies."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def appending(self, name: str, *, mode: int = 0o644) -> Iterator[int]:
+        """Open a file to append to, made if it is not there, held against everybody else who appends."""
+        _check(name)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            descriptor = os.open(name, flags, mode, dir_fd=self._fd)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
+
+    @contextmanager
+    def try_locked(self, name: str) -> Iterator[int | None]:
+        """Hold the lock of this name if nobody does; yields its descriptor, or None when somebody does."""
+        descriptor = self._open_lock(name)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = False
+        try:
+            yield descriptor if held else None
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self, name: str) -> int:
+        _check(name)
+        try:
+            return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            raise _refuse(error, self._inside(name)) from error
+
+    def close(self) -> None:
+        """Give the handle back. Repeatable."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte, however little the kernel takes at a time."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
+def _check(name: str) -> None:
+    """Refuse a name that is not a single path part."""
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise WorkFailed(f"{name!r} is not a file name")

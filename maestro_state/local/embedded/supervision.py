@@ -1,0 +1,161 @@
+"""The supervisor as seen from outside: is it there, start it, stop it.
+
+It is a process of its own (`maestro_workers.stack`); nothing of it is imported here, and nobody waits for it:
+without it a command still works, only the worker, the sweeper and the idle stop are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from maestro_state.fs import locks
+from maestro_state.fs.private import open_own_file
+from maestro_state.local.embedded import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SUPERVISOR = "maestro_workers.stack.supervisor"
+#: How the names of variables begin that a stack needs: where things are, how to read and tell time, its settings.
+_NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "XDG_", "SSL_CERT_", "PYTHON", "MAESTRO_",
+           "LD_LIBRARY_PATH", "DYLD_", "VIRTUAL_ENV")  # fmt: skip
+#: Settings of one terminal.
+_TERMINALS = ("MAESTRO_SESSION", "MAESTRO_COOKIE", "MAESTRO_TOOL")
+#: Seconds between two looks at how far a leaving supervisor got.
+_LOOK_S = 0.5
+
+#: Supervisors started by this process, collected when they end so that none stays a zombie.
+_started: list[int] = []
+
+
+def supervisor_alive(root: Path) -> bool:
+    """Say whether a supervisor looks after this project."""
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return False
+    try:
+        return locks.is_locked(folder, paths.STACK_LOCK)
+    finally:
+        os.close(folder)
+
+
+def ensure_supervisor(root: Path) -> bool:
+    """Start the supervisor unless there is one; False when it cannot be started. Does not wait for it."""
+    _collect()
+    return supervisor_alive(root) or _spawn(root)
+
+
+def is_starting() -> bool:
+    """Say whether a supervisor that this process started may still be on its way to its lock."""
+    _collect()
+    return bool(_started)
+
+
+def heal(root: Path) -> None:
+    """Start a supervisor for a server that has none: it was killed, and with it everything that it looked after.
+
+    Two looks at locks where all is well. Starts no server, and creates nothing; one that never had a supervisor was
+    started without on purpose.
+    """
+    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
+    if folder is None:
+        return
+    try:
+        is_alone = (
+            paths.STACK_LOCK in os.listdir(folder)
+            and not locks.is_locked(folder, paths.STACK_LOCK)
+            and locks.is_locked(folder, paths.SERVER_LOCK)
+        )
+    finally:
+        os.close(folder)
+    if is_alone:
+        ensure_supervisor(root)
+
+
+def await_supervisor(root: Path, timeout_s: float = 30.0) -> bool:
+    """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
+    deadline = time.monotonic() + timeout_s
+    if not ensure_supervisor(root):
+        return False
+    while not supervisor_alive(root):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool] = lambda: False) -> bool:
+    """Ask the supervisor to leave and wait for it; False when it is still there after so long without getting on."""
+    asked, looked = None, time.monotonic()
+    moved = looked
+    while locks.is_locked(folder, paths.STACK_LOCK):
+        pid = _pid_of_supervisor(folder)
+        if pid is not None and pid != asked:
+            asked = pid
+            with suppress(ProcessLookupError):  # it was leaving already
+                os.kill(pid, signal.SIGTERM)
+        now = time.monotonic()
+        if now - looked > _LOOK_S:
+            looked = now
+            moved = now if is_moving() else moved
+        if now - moved > timeout_s:
+            return False
+        time.sleep(0.01)
+    _collect()
+    return True
+
+
+def _spawn(root: Path) -> bool:
+    # -P: otherwise the current folder comes first on the path, and a project's own `workers` would be run.
+    command = [sys.executable, "-P", "-m", SUPERVISOR, "--project", os.path.realpath(root)]
+    quiet = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    try:
+        # Not this terminal's whole environment: a run brings its own, and the rest is nobody's business for that long.
+        own = {name: value for name, value in os.environ.items() if name not in _TERMINALS and name.startswith(_NEEDED)}
+        try:
+            pid = os.posix_spawn(sys.executable, command, own, file_actions=quiet, setsid=True)
+        except NotImplementedError:
+            # macOS: a group of its own still keeps Ctrl-C in this terminal away from it.
+            pid = os.posix_spawn(sys.executable, command, own, file_actions=quiet, setpgroup=0)
+    except OSError:
+        return False
+    _started.append(pid)
+    return True
+
+
+def _collect() -> None:
+    for pid in list(_started):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid
+        if ended == pid:
+            _started.remove(pid)
+
+
+def _pid_of_supervisor(folder: int) -> int | None:
+    """Read the pid the holder of the lock wrote; None when it is not certain to be that process."""
+    try:
+        handle, _ = open_own_file(folder, paths.STACK_LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        text = file.read(32).strip()
+    if not text.isdigit():
+        return None
+    try:
+        with open(f"/proc/{int(text)}/cmdline", "rb") as file:
+            return int(text) if SUPERVISOR.encode() in file.read() else None
+    except FileNotFoundError:
+        # No such process, or a system without /proc, where the held lock has to be enough.
+        return None if os.path.isdir("/proc/self") else int(text)

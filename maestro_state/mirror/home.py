@@ -1,0 +1,270 @@
+"""Where archives are: `sessions/<id>/`, a hidden folder to build the next generation in, and the trash.
+
+Everything that moves or removes an archive is here, under the session's lock. A name that is not a session id never
+gets as far as the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from maestro_state.errors import ArchiveBusy, SessionNotFound
+from maestro_state.fs.handles import Folder
+from maestro_state.local.project import Project
+from maestro_state.models.names import is_session_id, slugify
+
+if TYPE_CHECKING:
+    from maestro_state.mirror.spare import Spares
+
+#: The folder generations are built in: hidden, git-ignored, on the same file system.
+STAGING = ".staging"
+TRASH = "trash"
+
+_STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?P<token>[0-9a-f]{12})(?P<old>\.old)?", re.ASCII)
+
+_TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
+
+
+def _check_id(session_id: str) -> None:
+    if not is_session_id(session_id):
+        raise SessionNotFound(session_id[:80])
+
+
+class Home:
+    """One place where archives are kept."""
+
+    def __init__(self, opener: Callable[[bool], Folder], path: str) -> None:
+        """Take what opens the folder (made if told) and its path for messages; use `of_project` or `of_team`."""
+        self._open = opener
+        self.path = path
+
+    @classmethod
+    def of_project(cls, project: Project) -> Home:
+        """Archives in the project's own `.maestro/`."""
+        return cls(lambda create: project.maestro(create=create), f"{project.path}/.maestro")
+
+    @classmethod
+    def of_team(cls, root: str, project: str) -> Home:
+        """Archives of many projects below one root, each in a folder of its own that no name can escape."""
+        return cls.below(root, team_folder(project))
+
+    @classmethod
+    def below(cls, root: str, name: str) -> Home:
+        """Archives in a project's folder below a team's root."""
+
+        def opener(create: bool) -> Folder:
+            with Folder.open(root) as folder:
+                return folder.child(name, create=create)
+
+        return cls(opener, f"{root}/{name}")
+
+    def path_of(self, session_id: str) -> str:
+        """Return where a session's archive is, for messages."""
+        return f"{self.path}/sessions/{session_id}"
+
+    def sessions(self, *, create: bool = False) -> Folder:
+        """Open the folder of sessions; FileNotFoundError when there is none and it shall not be made."""
+        with self._open(create) as base:
+            return base.child("sessions", create=create)
+
+    def logs(self) -> Folder:
+        """Open the folder of logs; FileNotFoundError when there is none."""
+        with self._open(False) as base:
+            return base.child("logs")
+
+    def ids(self) -> set[str]:
+        """Return the ids of the sessions archived here."""
+        try:
+            with self.sessions() as folder:
+                return {name for name in folder.names() if is_session_id(name)}
+        except FileNotFoundError:
+            return set()
+
+    def names(self) -> set[str]:
+        """Return every name in the folder of sessions, whatever it is: for whoever asks about many at once."""
+        try:
+            with self.sessions() as folder:
+                return folder.name_set()
+        except FileNotFoundError:
+            return set()
+
+    def open_session(self, session_id: str) -> Folder | None:
+        """Open an archived session, also one whose swap was interrupted halfway; None when there is none."""
+        _check_id(session_id)
+        try:
+            with self.sessions() as folder:
+                try:
+                    return folder.child(session_id)
+                except FileNotFoundError:
+                    with folder.child(STAGING) as staging:
+                        old = _set_aside(staging, session_id)
+                        return staging.child(old) if old else None
+        except FileNotFoundError:
+            return None
+
+    @contextmanager
+    def locked(self, session_id: str) -> Iterator[Folder]:
+        """Hold a session's lock and repair what an interrupted swap left; yields the folder of sessions.
+
+        Never waits, since the holder may be waiting in the same thread: raises ArchiveBusy.
+        """
+        _check_id(session_id)
+        with (
+            self.sessions(create=True) as folder,
+            folder.child(STAGING, create=True) as staging,
+            _held(folder, f".{session_id}.lock", session_id),
+        ):
+            if folder.status(session_id) is None and (old := _set_aside(staging, session_id)):
+                staging.move_to(old, folder, session_id)
+            yield folder
+
+    def swap(self, folder: Folder, session_id: str, staged: str) -> str | None:
+        """Put a staged generation in place of the present one; return what that is called now, among the staged ones.
+        The lock is held.
+
+        Killed anywhere, it leaves the old one or the new one: in one step where the file system can exchange two
+        names, else in two, of which `locked` and `open_session` mend the first.
+        """
+        with folder.child(STAGING) as staging:
+            if folder.status(session_id) is None:
+                staging.move_to(staged, folder, session_id)
+                folder.sync()
+                return None
+            old = staged
+            if not staging.exchange(staged, folder, session_id):
+                old = f"{staged}.old"
+                folder.move_to(session_id, staging, old)
+                staging.move_to(staged, folder, session_id)
+            folder.sync()
+            return old
+
+    def remove(self, session_id: str) -> bool:
+        """Remove an archived session for good; tell whether there was one."""
+        with self.locked(session_id) as folder, folder.child(STAGING) as staging:
+            if folder.status(session_id) is None:
+                return False
+            _spares(folder).discard(session_id)
+            # First out of sight in one step: a kill in the middle must not leave half a session to be read.
+            gone = staged_name(session_id)
+            folder.move_to(session_id, staging, gone)
+            folder.sync()
+            staging.remove_tree(gone)
+            return True
+
+    def move_to_trash(self, session_id: str) -> str | None:
+        """Move an archived session to the trash; return where it is now, None when there was none."""
+        with self.locked(session_id) as folder:
+            if folder.status(session_id) is None:
+                return None
+            _spares(folder).discard(session_id)
+            return self.put_into_trash(folder, session_id, session_id)
+
+    def put_into_trash(self, folder: Folder, name: str, session_id: str) -> str:
+        """Move a session's archive, by the name it has in a folder, to the trash; return where it is now.
+        The lock is held.
+        """
+        with self._open(True) as base, base.child(TRASH, create=True) as trash:
+            kept = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
+            folder.move_to(name, trash, kept)
+            trash.sync()
+            folder.sync()
+            return f"{trash.path}/{kept}"
+
+    def put_export(self, session_id: str, name: str, content: bytes | Iterable[bytes]) -> str:
+        """Put an export into a session's folder, beside those that are there."""
+        with self.locked(session_id) as folder:
+            try:
+                place = folder.child(session_id)
+            except FileNotFoundError as error:
+                raise SessionNotFound(session_id) from error
+            with place, place.child("exports", create=True) as exports:
+                stem, _, ending = name.rpartition(".")
+                number = 1
+                while exports.status(name) is not None:
+                    number += 1
+                    name = f"{stem}-{number}.{ending}"
+                exports.replace(name, content)
+                return f"{exports.path}/{name}"
+
+    def sweep_leftovers(self) -> list[str]:
+        """Remove what killed flushes left; a session that is being flushed right now is left alone."""
+        removed: list[str] = []
+        broken: list[str] = []
+        try:
+            with self.sessions() as folder, folder.child(STAGING) as staging:
+                for name in staging.names():
+                    found = _STAGED.fullmatch(name)
+                    if found is None or not is_session_id(found["id"]):
+                        continue
+                    with folder.try_locked(f".{found['id']}.lock") as held:
+                        if held is None:
+                            continue
+                        if found["old"] and folder.status(found["id"]) is None:
+                            broken.append(found["id"])
+                            continue
+                        staging.remove_tree(name)
+                        removed.append(name)
+                removed += _spares(folder).sweep()
+                for name in folder.names():
+                    if name.startswith(".") and name.endswith(".lock") and is_session_id(name[1:-5]):
+                        with folder.try_locked(name) as held:
+                            if held is not None:
+                                folder.remove(name)
+        except FileNotFoundError:
+            return removed
+        for session_id in broken:
+            with self.locked(session_id):
+                removed.append(session_id)  # taking the lock put it back
+        return removed
+
+
+def _spares(folder: Folder) -> Spares:
+    from maestro_state.mirror.spare import Spares  # digests and manifests: most commands only look where things are
+
+    return Spares(folder)
+
+
+@contextmanager
+def _held(folder: Folder, name: str, session_id: str) -> Iterator[None]:
+    """Hold a lock whose file goes away with it, or raise ArchiveBusy."""
+    with folder.try_locked(name) as descriptor:
+        found = folder.status(name)
+        if descriptor is None or found is None or found.st_ino != os.fstat(descriptor).st_ino:
+            raise ArchiveBusy(f"the archive of {session_id} is being written by somebody else", hint="try again")
+        try:
+            yield
+        finally:
+            folder.remove(name)
+
+
+def _set_aside(staging: Folder, session_id: str) -> str | None:
+    """Return the old generation that an interrupted two-step swap set aside."""
+    for name in staging.names():
+        found = _STAGED.fullmatch(name)
+        if found and found["old"] and found["id"] == session_id:
+            return name
+    return None
+
+
+def staged_name(session_id: str) -> str:
+    """Return a name for a generation in the making, never used before."""
+    return f"{session_id}.{os.urandom(6).hex()}"
+
+
+def team_folder(project: str) -> str:
+    """Return the folder of a project below a team's root: readable, and never the same for two projects."""
+    import hashlib
+
+    digest = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:10]
+    last = project.rstrip("/").rsplit("/", 1)[-1][:40]
+    readable = slugify(last) if re.search(r"[A-Za-z0-9]", last) and last.isprintable() else "project"
+    return f"{readable[:40]}-{digest}"
+
+
+def is_team_folder(name: str) -> bool:
+    """Tell whether a folder below a team's root is a project's."""
+    return _TEAM_FOLDER.fullmatch(name) is not None

@@ -1,0 +1,1 @@
+"""What each kind of record looks like on disk: names, paths, documents."""

@@ -1,0 +1,69 @@
+"""Messages and events of a session as values, and the ids that order them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maestro_state.clock import iso
+
+#: Who may speak in a message.
+ROLES = ("user", "assistant", "system", "tool")
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message. Its time is in its id, so it is not stored twice."""
+
+    id: str
+    role: str
+    content: str
+    metadata: dict[str, Any] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_results: list[dict[str, Any]] | None = None
+    parent_id: str | None = None
+    user: str | None = None
+    content_ref: str | None = None  #: where the whole content is, when this is only an excerpt
+
+    @property
+    def timestamp(self) -> str:
+        """When it was said."""
+        return id_time(self.id)
+
+    def document(self) -> dict[str, Any]:
+        """Return the message as it is printed and archived."""
+        always = {"id": self.id, "role": self.role, "content": self.content, "timestamp": self.timestamp}
+        return always | self.parts()
+
+    def parts(self) -> dict[str, Any]:
+        """Return what not every message has."""
+        rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user", "content_ref")
+        return {name: value for name in rest if (value := getattr(self, name)) is not None}
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened, as followers see it."""
+
+    id: str
+    type: str
+    data: dict[str, Any]
+
+    @property
+    def ts(self) -> str:
+        """When it happened."""
+        return id_time(self.id)
+
+    def document(self) -> dict[str, Any]:
+        """Return the event as `watch --json` prints it."""
+        return {"id": self.id, "ts": self.ts, "type": self.type, "data": self.data}
+
+
+def id_time(entry_id: str) -> str:
+    """Return the time a stream id carries."""
+    return iso(int(entry_id.split("-", 1)[0]))
+
+
+def id_order(entry_id: str) -> tuple[int, int]:
+    """Return a stream id as something that sorts."""
+    ms, _, seq = entry_id.partition("-")
+    return int(ms), int(seq or 0)

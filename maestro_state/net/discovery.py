@@ -1,0 +1,116 @@
+"""Build the redis-py clients that find their server themselves: Sentinel's master, a cluster's nodes.
+
+redis-py's own repeats are kept to what its cluster client needs to learn a new layout; the rest is ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from maestro_state.net.faults import Where
+from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
+from maestro_state.net.translation import keep_raw
+from maestro_state.net.url import masked
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from maestro_state.net.url import Address
+
+#: Tries of a cluster client on its own, each with the layout read anew.
+_LAYOUT_TRIES = 3
+
+
+class _RawCluster(RedisCluster):
+    """A cluster client whose nodes return replies as they came."""
+
+    def get_redis_connection(self, node: ClusterNode) -> Redis:
+        """Return a node's client; every command and every redirection asks here for it."""
+        client = super().get_redis_connection(node)
+        keep_raw(client)
+        return client
+
+
+def library_connection(address: Address, timeout_s: float) -> LibraryConnection:
+    """Return a blocking connection to a Sentinel or Cluster address."""
+
+    def make(limit_s: float) -> Any:
+        options = client_options(address, limit_s, min(limit_s, timeout_s))
+        if address.scheme == "redis+cluster":
+            nodes = [ClusterNode(host, port) for host, port in address.hosts]  # type: ignore[no-untyped-call]
+            return _RawCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), _LAYOUT_TRIES), **options)
+        retry = Retry(NoBackoff(), 0)
+        watchers = {**watcher_options(address, timeout_s), "retry": retry}
+        sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
+        return sentinel.master_for(  # type: ignore[no-untyped-call]
+            address.service or "", db=address.db, retry=retry, **options
+        )
+
+    timeout_s = address.timeout_s or timeout_s
+    return LibraryConnection(make=make, where=Where(masked(address), address.setting), timeout_s=timeout_s)
+
+
+def async_library_connection(address: Address, timeout_s: float) -> AsyncLibraryConnection:
+    """Return an asyncio connection to a Sentinel or Cluster address."""
+
+    def make(limit_s: float) -> Any:
+        options = client_options(address, limit_s, min(limit_s, timeout_s))
+        if address.scheme == "redis+cluster":
+            nodes = [AsyncClusterNode(host, port) for host, port in address.hosts]
+            tries = AsyncRetry(NoBackoff(), _LAYOUT_TRIES)
+            return AsyncRedisCluster(startup_nodes=nodes, retry=tries, **options)
+        retry = AsyncRetry(NoBackoff(), 0)
+        watchers = {**watcher_options(address, timeout_s), "retry": retry}
+        sentinel = AsyncSentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
+        return sentinel.master_for(address.service or "", db=address.db, retry=retry, **options)
+
+    timeout_s = address.timeout_s or timeout_s
+    return AsyncLibraryConnection(make=make, where=Where(masked(address), address.setting), timeout_s=timeout_s)
+
+
+def client_options(address: Address, read_s: float, connect_s: float) -> dict[str, Any]:
+    """Return what every redis-py client of an address is made with."""
+    return {
+        "username": address.username,
+        "password": address.password,
+        "client_name": "maestro",
+        "protocol": 2,
+        # Explicit: the library's default would end a blocking read early.
+        "socket_timeout": read_s,
+        "socket_connect_timeout": connect_s,
+        **_tls_options(address),
+    }
+
+
+def watcher_options(address: Address, timeout_s: float) -> dict[str, Any]:
+    """Return what the clients of the sentinels themselves are made with."""
+    return {
+        "username": address.sentinel_username,
+        "password": address.sentinel_password,
+        "protocol": 2,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        **_tls_options(address),
+    }
+
+
+def _tls_options(address: Address) -> dict[str, Any]:
+    """Return the TLS part of a client's options."""
+    if not address.tls:
+        return {}
+    return {
+        "ssl": True,
+        "ssl_ca_certs": address.ssl_ca_certs,
+        "ssl_certfile": address.ssl_certfile,
+        "ssl_keyfile": address.ssl_keyfile,
+        "ssl_check_hostname": address.ssl_check_hostname,
+    }

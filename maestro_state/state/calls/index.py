@@ -1,0 +1,264 @@
+"""Calls on the index that spans sessions: summaries to list from, deadlines, what is not on disk yet."""
+
+from __future__ import annotations
+
+from bisect import insort_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from maestro_state.clock import iso
+from maestro_state.models.names import is_session_id, slug_of
+from maestro_state.models.session import SessionSummary
+from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.terms import Terms
+from maestro_state.state.scripts import Call, Query, load
+from maestro_state.vocabulary import SessionState, liveness
+
+if TYPE_CHECKING:
+    StateWord = str
+else:
+    #: A state's word is one object for all rows that have it: a text for each would cost a list a tenth more.
+    StateWord = Literal[tuple(str(state) for state in SessionState)]
+
+
+#: The last moment that has a date.
+_LAST_MS = 253_402_300_799_000
+Ms = Annotated[int, msgspec.Meta(ge=0, le=_LAST_MS)]
+MsFloat = Annotated[float, msgspec.Meta(ge=0, le=_LAST_MS)]
+
+Row = TypeVar("Row")
+
+
+class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A summary as the index stores it; `last_id` first, because index_session.lua compares it."""
+
+    last_id: str
+    id: str
+    state: str
+    created_ms: Ms
+    last_activity_ms: (
+        MsFloat  #: whole; lists are sorted by it, which takes half the time of an int too long for one word
+    )
+    ttl_ms: Ms
+    user_id: str
+    tool_active: str | None
+    frozen_ms: Ms | None
+    archived_id: str | None
+
+
+class Look(NamedTuple):
+    """From where a list is looked at: what rows show besides what the index has."""
+
+    now_ms: int
+    idle_after_ms: int
+    active: str | None  #: the checkout's active session
+
+
+class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=False):
+    """A row of a list as the index stores it: ten thousand cost one decode, and what they show costs who looks."""
+
+    state: StateWord
+    look: Look = Look(0, 0, None)  #: given to each row right after decoding
+
+    @property
+    def slug(self) -> str:
+        """The name half of its id."""
+        return slug_of(self.id)
+
+    @property
+    def status(self) -> str:
+        """How alive it was when the list was made."""
+        return liveness(self.state, int(self.last_activity_ms), self.ttl_ms, self.look.idle_after_ms, self.look.now_ms)
+
+    @property
+    def created_at(self) -> str:
+        """When it was started."""
+        return iso(self.created_ms)
+
+    @property
+    def updated_at(self) -> str:
+        """When anything last happened in it."""
+        return iso(int(self.last_activity_ms))
+
+    @property
+    def finalized_at(self) -> str | None:
+        """When it was ended."""
+        return iso(self.frozen_ms) if self.frozen_ms and self.state == SessionState.FINALIZED else None
+
+    @property
+    def active(self) -> bool:
+        """Tell whether it is the checkout's active one."""
+        return self.id == self.look.active
+
+    @property
+    def archived(self) -> bool:
+        """Tell whether it is only on disk: what the index of the server has is not."""
+        return False
+
+    @property
+    def orphan(self) -> bool:
+        """Tell whether index and disk disagree about it."""
+        return False
+
+
+class OddSummary(LiveSummary, frozen=True, array_like=True, gc=False):
+    """A row whose state may be one that only newer programs know."""
+
+    state: str
+
+
+_decode = msgspec.json.Decoder(IndexEntry).decode_lines
+_decode_rows = msgspec.json.Decoder(LiveSummary).decode_lines
+_decode_odd = msgspec.json.Decoder(OddSummary).decode_lines
+_encode = msgspec.json.encode
+_set = msgspec.structs.force_setattr
+
+#: Finding the place of one archived row among live ones costs about as many text dates as this.
+_PLACE_COST = 16
+
+
+def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
+    """Read what includes/summary.lua answers."""
+    last_id, state, created_at, last_activity, ttl_ms, user_id, tool, frozen_at, archived_id = summary
+    return IndexEntry(
+        last_id=text(last_id),
+        id=session_id,
+        state=text(state),
+        created_ms=int(created_at),
+        last_activity_ms=int(last_activity),
+        ttl_ms=int(ttl_ms),
+        user_id=text(user_id or b""),
+        tool_active=text(tool) if tool else None,
+        frozen_ms=int(frozen_at) if frozen_at else None,
+        archived_id=text(archived_id) if archived_id else None,
+    )
+
+
+def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) -> Call:
+    """Write a summary; an older one than the index has is dropped by the script.
+
+    `is_on_disk` says that all but the newest changes were just written: those wait since now.
+    """
+    is_dirty = entry.last_id != entry.archived_id
+    args = (
+        entry.id,
+        entry.last_id,
+        _encode(entry),
+        entry.last_activity_ms,
+        entry.last_activity_ms + entry.ttl_ms,
+        "anew" if is_dirty and is_on_disk else int(is_dirty),
+        entry.ttl_ms + terms.grace_ms,
+        int(entry.state == SessionState.RUNNING),
+    )
+    return Call(load("index_session"), terms.keys.index, args, lambda reply: text(reply[0]))
+
+
+def read_summary(terms: Terms, session_id: str) -> Query:
+    """Read what includes/summary.lua would answer; None when the session is gone, or not complete yet."""
+    fields = ("last_id", "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at",
+              "archived_id", "filling")  # fmt: skip
+    command = ("HMGET", terms.keys.of_session(session_id, "session"), *fields)
+    return Query(command, lambda reply: reply[:-1] if reply[0] and not reply[-1] else None)
+
+
+def known_sessions(terms: Terms, ids: list[str]) -> Query:
+    """Ask which of some sessions the index has."""
+    command = ("HMGET", terms.keys.of_index("summaries"), *ids)
+    return Query(command, lambda reply: {one for one, row in zip(ids, reply, strict=True) if row is not None})
+
+
+def forget_session(terms: Terms, session_id: str | bytes) -> Call:
+    """Take a session out of the index, or what stands in its place."""
+    return Call(load("forget_session"), terms.keys.index, (session_id,), lambda reply: text(reply[0]))
+
+
+def session_ids(members: list[bytes]) -> list[str]:
+    """Return the members of a list of sessions that are ids: whatever else somebody put there stops nobody."""
+    return [name for name in (member.decode(errors="replace") for member in members) if is_session_id(name)]
+
+
+def _joined(values: list[bytes | None]) -> bytes:
+    # One decode for all rows: a tenth of the cost of decoding them one by one.
+    return b"\n".join(filter(None, values))
+
+
+class Listed(NamedTuple):
+    """Rows as the index has them, and those among them that the server may have let go."""
+
+    rows: list[LiveSummary]
+    doubtful: list[LiveSummary]  #: their time is over, or all of them is on disk
+
+
+def _listed(values: list[bytes | None], look: Look) -> Listed:
+    joined = _joined(values)
+    try:
+        rows = _decode_rows(joined)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        rows = [*_each(values, _decode_odd)]
+    # Both in one pass: rows just decoded are in no cache, so each look at all of them costs as much as decoding them.
+    doubtful, now_ms = [], look.now_ms
+    for row in rows:
+        _set(row, "look", look)
+        if row.archived_id == row.last_id or row.last_activity_ms + row.ttl_ms <= now_ms:
+            doubtful.append(row)
+    return Listed(rows, doubtful)
+
+
+def _each(values: list[bytes | None], decode: Callable[[bytes], list[Row]]) -> Iterator[Row]:
+    """Decode rows one by one, those that are none left out: one damaged row must not hide the others."""
+    for value in filter(None, values):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield from decode(value)
+
+
+def entries_of(values: list[bytes | None]) -> list[IndexEntry]:
+    """Read rows of the index, those that are damaged left out."""
+    try:
+        return _decode(_joined(values))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [*_each(values, _decode)]
+
+
+def all_sessions(terms: Terms) -> Query:
+    """Read every summary, in no order. Grows with the number of sessions: one reply, one decode."""
+    return Query(("HVALS", terms.keys.of_index("summaries")), entries_of)
+
+
+def list_sessions(terms: Terms, look: Look) -> Query:
+    """Read every summary as a row of a list, in no order; costs what `all_sessions` does."""
+    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _listed(reply, look))
+
+
+def running_sessions(terms: Terms) -> Query:
+    """Read the ids of sessions with open runs; costs what those cost, however many sessions there are."""
+    command = ("ZRANGE", terms.keys.of_index("running"), 0, -1)
+    return Query(command, session_ids)
+
+
+def count_sessions(terms: Terms) -> Query:
+    """Ask how many sessions the index has."""
+    return Query(("HLEN", terms.keys.of_index("summaries")), int)
+
+
+def newest_sessions(terms: Terms, count: int, look: Look) -> Call:
+    """Read the rows of the sessions last active, newest first, in one round trip."""
+    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _listed(reply[1], look).rows)
+
+
+def by_activity(live: list[LiveSummary], archived: list[SessionSummary]) -> list[SessionSummary]:
+    """Return all rows, last active first; a few archived ones do not cost the text dates of all that are live."""
+    rows: list[SessionSummary] = [*sorted(live, key=attrgetter("last_activity_ms"), reverse=True)]
+    by_date = attrgetter("updated_at")
+    if len(archived) * _PLACE_COST > len(live):
+        rows += archived
+        rows.sort(key=by_date, reverse=True)
+    elif archived:
+        rows.reverse()
+        for row in sorted(archived, key=by_date):
+            insort_left(rows, row, key=by_date)
+        rows.reverse()
+    return rows

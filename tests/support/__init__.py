@@ -1,0 +1,1 @@
+"""What tests are written with: real servers, processes, accounts, samples."""

@@ -1,0 +1,1 @@
+"""What writes generated code and documents."""

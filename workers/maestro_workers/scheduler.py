@@ -1,0 +1,198 @@
+"""The scheduler: sweeps often, and cleans up daily where somebody wants that. Any number may run; one is active.
+
+The active one has a lease, which a thread keeps while work is under way; when it is gone, another takes
+over as soon as the lease ends. What is due is decided by what the server remembers, so that after a downtime, of
+whatever length, each thing is done once and at once. What is done is safe to be done twice: a lease that was lost
+unnoticed costs time, nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maestro_state.errors import MaestroError, ServerUnavailable
+from maestro_state.local.logs import get_logger
+from maestro_state.state.calls.leases import LEASE_MS, SCHEDULE, Lease
+
+if TYPE_CHECKING:
+    from maestro_state import Maestro
+
+#: Milliseconds between two cleanups of the disk.
+CLEANUP_MS = 24 * 3600 * 1000
+#: Seconds between two signs of life.
+BEAT_S = LEASE_MS[SCHEDULE] / 1000 / 3
+
+_log = get_logger("maestro.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to do: each returns whether it was done, so that it is not due again at once."""
+
+    sweep: Callable[[Maestro], bool]
+    cleanup: Callable[[Maestro], bool]
+
+
+class _Kept:
+    """A lease that a thread keeps."""
+
+    def __init__(self, open_maestro: Callable[[], Maestro], lease: Lease) -> None:
+        self.lease = lease
+        self.is_lost = threading.Event()
+        self._open = open_maestro
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="scheduler-lease", daemon=True)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        # A connection of its own: a long call of the work must not keep the sign of life waiting.
+        with self._open() as maestro:
+            while not self._done.wait(BEAT_S):
+                # While the server is away nobody else can take the lease either.
+                with suppress(ServerUnavailable):
+                    if maestro.schedule.take(self.lease).fence is None:
+                        self.is_lost.set()
+                        return
+
+    def close(self) -> None:
+        self._done.set()
+        self._thread.join(LEASE_MS[SCHEDULE] / 1000)
+
+
+class Scheduler:
+    """One scheduler of a team."""
+
+    def __init__(self, open_maestro: Callable[[], Maestro], work: Work, leaving: threading.Event) -> None:
+        """Take how to reach the server, what to do there, and what says that it is time to leave."""
+        self._open = open_maestro
+        self._work = work
+        self._leaving = leaving
+
+    def run(self) -> None:
+        """Be active whenever the lease is free, until told to leave. A server that is away is waited for."""
+        with self._open() as maestro:
+            while not self._leaving.is_set():
+                try:
+                    lease = maestro.schedule.take()
+                    if lease.fence is not None:
+                        self._be_active(maestro, lease)
+                        continue
+                    _log.debug("scheduler_waits", active=lease.holder)
+                    wait_s = min(BEAT_S, lease.left_ms / 1000 + 0.1)
+                except ServerUnavailable as error:
+                    _log.warning("server_unavailable", reason=str(error))
+                    wait_s = BEAT_S
+                self._leaving.wait(wait_s)
+
+    def _be_active(self, maestro: Maestro, lease: Lease) -> None:
+        """Do what is due for as long as the lease lasts."""
+        _log.info("scheduler_active", fence=lease.fence)
+        kept = _Kept(self._open, lease)
+        try:
+            while not self._leaving.is_set() and not kept.is_lost.is_set():
+                wait_ms = self._do_what_is_due(maestro, kept)
+                kept.is_lost.wait(0) or self._leaving.wait(min(BEAT_S, wait_ms / 1000))
+        finally:
+            kept.close()
+            _log.info("scheduler_inactive", fence=lease.fence, lost=kept.is_lost.is_set())
+            if not kept.is_lost.is_set():
+                with suppress(ServerUnavailable):
+                    maestro.schedule.leave(lease)
+
+    def _do_what_is_due(self, maestro: Maestro, kept: _Kept) -> int:
+        """Return how long nothing is due, in milliseconds."""
+        every_ms = max(1, maestro.settings.checkpoint_seconds * 1000 // 2)
+        current = maestro.schedule.take(kept.lease)
+        if current.fence is None:
+            kept.is_lost.set()
+            return 0
+        now_ms = maestro.schedule.now_ms()
+        if now_ms >= current.swept_at + every_ms and self._did("sweep", self._work.sweep, maestro):
+            maestro.schedule.note_swept(kept.lease)
+        if kept.is_lost.is_set() or self._leaving.is_set():
+            return 0
+        if now_ms >= current.cleaned_at + CLEANUP_MS and self._did("cleanup", self._work.cleanup, maestro):
+            maestro.schedule.note_cleaned(kept.lease)
+        return every_ms
+
+    def _did(self, name: str, work: Callable[[Maestro], bool], maestro: Maestro) -> bool:
+        """Do one thing; what goes wrong is logged, and tried again when it is due again."""
+        try:
+            return work(maestro)
+        except ServerUnavailable:
+            raise
+        except (MaestroError, OSError) as error:
+            _log.error(f"{name}_failed", reason=str(error))
+            return True
+
+
+def the_work(*, cleans: bool) -> Work:
+    """Return what a scheduler does; what it does not clean is never noted as cleaned."""
+    from maestro_workers.sweep import sweep
+
+    def one_pass(maestro: Maestro) -> bool:
+        report = sweep(maestro)
+        if report.busy:
+            return False
+        done = {name: len(getattr(report, name)) for name in ("checkpointed", "finalized", "archived", "errors")}
+        if any(done.values()):
+            _log.info("swept", **done)
+        for failure in report.errors:
+            _log.error("not_written", session=failure.id, reason=failure.reason)
+        return True
+
+    def cleanup(maestro: Maestro) -> bool:
+        if not cleans and maestro.settings.cleanup != "on":
+            return False
+        report = maestro.archive.cleanup()
+        _log.info("cleaned_up", removed=len(report.removed), kept=report.kept)
+        return True
+
+    return Work(one_pass, cleanup)
+
+
+def keep_house(project: str, *, cleans: bool = True) -> int:
+    """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status.
+
+    Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
+    """
+    from maestro_state import Maestro
+    from maestro_state.fs.kernel import keep_private
+    from maestro_state.local.logs import configure_logs
+    from maestro_workers.exit_signals import leave_on_signal
+
+    keep_private()
+    leaving = leave_on_signal()
+
+    def open_maestro() -> Maestro:
+        return Maestro(project)
+
+    with open_maestro() as maestro:
+        configure_logs(maestro.settings.log_level)
+    Scheduler(open_maestro, the_work(cleans=cleans), leaving).run()
+    return 0
+
+
+def make_a_pass(open_maestro: Callable[[], Maestro]) -> None:
+    """Do once what a scheduler does, unless one is active already; what is due daily only if it is.
+
+    Nobody started this to have anything removed: any command, a read one too, brings the stack up.
+    """
+    with open_maestro() as maestro:
+        lease = maestro.schedule.take()
+        if lease.fence is None:
+            return
+        work, kept = the_work(cleans=False), _Kept(open_maestro, lease)
+        try:
+            if work.sweep(maestro):
+                maestro.schedule.note_swept(lease)
+            if maestro.schedule.now_ms() >= lease.cleaned_at + CLEANUP_MS and work.cleanup(maestro):
+                maestro.schedule.note_cleaned(lease)
+        finally:
+            kept.close()
+            if not kept.is_lost.is_set():
+                maestro.schedule.leave(lease)

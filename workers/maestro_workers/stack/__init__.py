@@ -1,0 +1,1 @@
+"""The embedded stack: one supervisor beside the project's private server."""

@@ -1,0 +1,169 @@
+"""Whether anybody uses the embedded server, seen through one connection that stays open."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from maestro_state.errors import MaestroError
+from maestro_state.local.embedded.paths import socket_address
+from maestro_state.local.embedded.room import Room
+from maestro_state.local.embedded.wire import Wire, WireError, read_info
+from maestro_workers.stack.log_rewrite import Tidying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from maestro_state import Maestro
+
+#: Clients whose name starts so are the supervisor and its services: their being connected is not use.
+SERVICE_CLIENT = "maestro-stack"
+
+
+@dataclass(slots=True)
+class Usage:
+    """Watches one server.
+
+    Every use is a client that is here now or a connection made since the last look. Commands are not counted:
+    those of the services could not be told from anybody else's. A service keeps its connection open.
+    """
+
+    socket: Callable[[], str]
+    _wire: Wire | None = None
+    _connections: int | None = None
+    _tidying: Tidying = field(default_factory=Tidying)
+    _room: Room = field(default_factory=Room)
+
+    def look(self, *, is_discounted: bool = False) -> bool | None:
+        """Return whether the server was used since the last look, or None when there is no server.
+
+        Discounted, connections made since then do not count: some were the stack's own.
+        """
+        try:
+            wire = self._connect()
+            made = int(read_info(wire.call("INFO", "stats")).get("total_connections_received", "0"))
+            foreign = _foreign(wire)
+        except WireError:
+            return True  # reading its data, or busy with a script: not idle
+        except TimeoutError:
+            self.close()  # a late answer would be taken for the next one
+            return True
+        except OSError:
+            self.close()
+            return None
+        before, self._connections = self._connections, made
+        return foreign or before is None or (made != before and not is_discounted)
+
+    def has_clients(self) -> bool:
+        """Say whether anybody but the stack itself is connected."""
+        try:
+            return _foreign(self._connect())
+        except (WireError, OSError):
+            return False
+
+    def tidy(self, now_s: float) -> bool:
+        """Have the server write its log anew if that is due; tell whether it was."""
+        try:
+            found = read_info(self._connect().call("INFO", "persistence"))
+            sizes = int(found.get("aof_current_size", "0")), int(found.get("aof_base_size", "0"))
+            if found.get("aof_rewrite_in_progress") != "0" or not self._tidying.is_due(now_s, *sizes):
+                return False
+            self._wire.call("BGREWRITEAOF")  # type: ignore[union-attr]
+        except TimeoutError:
+            self.close()  # a late answer would be taken for the next one
+            return False
+        except (WireError, OSError, ValueError):
+            return False  # the next look shows what is wrong, or is in time
+        return True
+
+    def heed_room(self, folder: int) -> bool | None:
+        """Have the server refuse writes while its disk is full; return whether it takes them when that changed."""
+        try:
+            return self._room.tend(folder, self._connect())
+        except (WireError, OSError):
+            return None  # the next look shows what is wrong, or is in time
+
+    def shut_down(self) -> None:
+        """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""
+        if self._wire is None:
+            return
+        try:
+            with suppress(OSError):  # it answers by hanging up
+                self._wire.call("SHUTDOWN")
+        finally:
+            self.close()
+
+    def kill(self) -> None:
+        """End the server this connection leads to at once.
+
+        For one whose folder was removed: stopping, it would tidy away the socket and the pid file that by now belong
+        to the next server in that place.
+        """
+        if self._wire is None:
+            return
+        try:
+            with suppress(WireError, OSError):
+                os.kill(int(read_info(self._wire.call("INFO", "server"))["process_id"]), signal.SIGKILL)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = self._connections = None
+        self._room = Room()  # the next server has been told nothing
+
+    def _connect(self) -> Wire:
+        if self._wire is None:
+            wire = Wire(self.socket())
+            try:
+                wire.call("CLIENT", "SETNAME", SERVICE_CLIENT)
+            except (WireError, OSError):
+                wire.close()
+                raise
+            self._wire = wire
+        return self._wire
+
+
+def _foreign(wire: Wire) -> bool:
+    clients = wire.call("CLIENT", "LIST").splitlines()
+    return any(f" name={SERVICE_CLIENT}" not in client for client in clients)
+
+
+class Insider:
+    """Maestro for the stack's own use, over a connection that stays open: a new one would count as use."""
+
+    def __init__(self, root: Path) -> None:
+        """Remember the project; nothing is opened yet."""
+        self._root = root
+        self._maestro: Maestro | None = None
+
+    @property
+    def maestro(self) -> Maestro:
+        """Open it, unless it is; never starts the server."""
+        if self._maestro is None:
+            self._maestro = self.open()
+        return self._maestro
+
+    def open(self) -> Maestro:
+        """Open another one."""
+        from maestro_state import Maestro
+
+        url = f"unix://{socket_address(self._root)}"
+        return Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
+
+    def connect(self) -> None:
+        """Connect now, while it does not count: a server that is not there is connected to when it is needed."""
+        with suppress(MaestroError):
+            self.maestro.schedule.now_ms()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._maestro is not None:
+            self._maestro.close()
+            self._maestro = None
