@@ -69,7 +69,7 @@ def _beside_peers(bench: Rig, length: int, session: str) -> Iterator[Row]:
 
     with closing(opened({**HISTORIES, **WITHOUT_TTL}, bench, length)) as peers:
         ours = {"plain": lambda: bench.maestro.messages.add("user", BODY, session), "awaited": awaited}
-        figures = race({**ours, **peers.contenders("append")}, calls=400, rounds=11, patience_s=0.6)
+        figures = race({**ours, **peers.contenders("append")}, calls=400, rounds=11, timeout_s=0.6)
         by_peer = {"": "awaited", **dict.fromkeys(PLAIN, "plain")}
         yield from peers.rows(f"append to {length:_}".replace("_", " "), figures, by_peer, FASTER)
     loop().run_until_complete(maestro.close())

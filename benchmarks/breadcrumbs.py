@@ -48,12 +48,12 @@ def _end_to_end(bench: Rig) -> Iterator[Row]:
 
     def ours() -> None:
         work.add_breadcrumb(one, _crumb(next(numbers)))
-        work._families.apply(one)
+        work._store.apply(one)
 
     def ours_together() -> None:
         for _ in range(TOGETHER):
             work.add_breadcrumb(many, _crumb(next(numbers)))
-        while work._families.apply(many):
+        while work._store.apply(many):
             pass
 
     def limit() -> None:
@@ -78,12 +78,12 @@ def _statistics(bench: Rig) -> Row:
         top = work.start("top").session_id
         tops[each] = top
         first, *others = [work.start("child", parent=top).session_id for _ in range(TREE)]
-        with server.lane() as lane:
+        with server.sequence() as sequence:
             bench.send(
-                add_breadcrumb(server.terms, server.stamp(lane.next_command_id()), first, _crumb(next(numbers)))
+                add_breadcrumb(server.terms, server.stamp(sequence.next_key()), first, _crumb(next(numbers)))
                 for _ in range(each)
             )
-        while work._families.apply(first):
+        while work._store.apply(first):
             pass
         for child in others:
             path = bench.tcp.hget(server.terms.keys.of_work(child, "session"), "path")

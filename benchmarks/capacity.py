@@ -64,9 +64,9 @@ async def _fill(rig_: Rig, sessions: int) -> list[str]:
             call = session_ops.start_session(server.terms, server.stamp(), session_id, server.terms.ttl_ms,
                                              {"working_directory": "/home/you/project"})  # fmt: skip
             await server.change(session_id, call)
-            with server.lane() as lane:
+            with server.sequence() as sequence:
                 for _ in range(MESSAGES):
-                    stamp = server.stamp(lane.next_command_id())
+                    stamp = server.stamp(sequence.next_key())
                     await server.change(session_id, message_ops.add_message(server.terms, stamp, session_id, "user",
                                                                             body, {}))  # fmt: skip
 

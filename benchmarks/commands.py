@@ -62,7 +62,7 @@ def _warm(bench: Rig, reads: dict[str, tuple[str, ...]], adds: dict[str, tuple[s
             **{name: lambda words=words: runs(str(folder / "maestro"), *words)
                for name, words in {**reads, **adds}.items()},
         },
-        calls=1, rounds=9, patience_s=4.0,
+        calls=1, rounds=9, timeout_s=4.0,
     )  # fmt: skip
     shutil.rmtree(script.parent)
     figures = {name: [took / 1000 for took in all_of_them] for name, all_of_them in figures.items()}

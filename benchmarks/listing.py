@@ -49,7 +49,7 @@ def measure() -> Iterator[Row]:
                 **peers.contenders("all"),
             },
             calls=3,
-            patience_s=0.8,
+            timeout_s=0.8,
         )
         loop().run_until_complete(maestro.close())
         yield row("list 10 000 sessions", figures, "plain", "one script over an index", limit=1.2, aim=0.3)

@@ -77,11 +77,11 @@ def _beside_peers(bench: Rig, length: int) -> Iterator[Row]:
     with closing(opened(HISTORIES, bench, length)) as peers:
         peers.expect("last", 20)
         ours = {"plain": lambda: bench.maestro.messages.last(20, session), "awaited": last_awaited}
-        figures = race({**ours, **peers.contenders("last")}, calls=400, rounds=11, patience_s=0.6)
+        figures = race({**ours, **peers.contenders("last")}, calls=400, rounds=11, timeout_s=0.6)
         yield from peers.rows(f"last 20 of {said}", figures, by_peer, {"": 1.5})
         if length == max(LENGTHS):
             peers.expect("all", length)
             ours = {"plain": lambda: bench.maestro.messages.since(None, session), "awaited": all_awaited}
-            figures = race({**ours, **peers.contenders("all")}, calls=3, rounds=9, patience_s=0.6)
+            figures = race({**ours, **peers.contenders("all")}, calls=3, rounds=9, timeout_s=0.6)
             yield from peers.rows(f"all of {said}", figures, by_peer, {"": 1.2})
     loop().run_until_complete(maestro.close())

@@ -29,7 +29,7 @@ from maestro_state.state.scripts import Call
 ROUNDS = 15
 #: Seconds a contender's turn lasts at most (one call is always made), and all its turns together (two always are).
 #: Many short turns: what else the machine does for a moment then hits all contenders alike.
-TURN_S, PATIENCE_S = 0.03, 1.2
+TURN_S, TIMEOUT_S = 0.03, 1.2
 #: Messages copied by one call while filling.
 _TOGETHER = 10_000
 
@@ -43,7 +43,7 @@ end
 redis.call('HSET', KEYS[1], 'last_id', string.format('%s-%.0f', ms, tonumber(seq) + tonumber(ARGV[1])))
 """
 
-__all__ = ["PATIENCE_S", "ROUNDS", "TURN_S", "Rig", "Row", "loop", "race", "rig", "row"]
+__all__ = ["ROUNDS", "TIMEOUT_S", "TURN_S", "Rig", "Row", "loop", "race", "rig", "row"]
 
 
 @dataclass
@@ -147,7 +147,7 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def race(contenders: dict[str, Callable[[], object]], *, calls: int, rounds: int = ROUNDS,
-         patience_s: float = PATIENCE_S) -> dict[str, list[float]]:  # fmt: skip
+         timeout_s: float = TIMEOUT_S) -> dict[str, list[float]]:  # fmt: skip
     """Run contenders in turns; return each one's median call in microseconds, round by round.
 
     A contender whose turn lasts longer than it should makes fewer calls, one that is very slow fewer rounds. Every
@@ -159,7 +159,7 @@ def race(contenders: dict[str, Callable[[], object]], *, calls: int, rounds: int
     gc.freeze()
     for number in range(rounds):
         for name in list(contenders)[:: -1 if number % 2 else 1]:
-            if number > 1 and spent[name] > patience_s * 10**9:
+            if number > 1 and spent[name] > timeout_s * 10**9:
                 continue
             call = contenders[name]
             took = loop().run_until_complete(_turn_awaited(call, calls)) if awaited(call) else _turn(call, calls)

@@ -60,12 +60,12 @@ def _random_text(size: int) -> str:
     return b2a_base64(os.urandom(size), newline=False).decode().replace("+", "-").replace("/", "_")
 
 
-def new_command_id() -> str:
+def new_idempotency_key() -> str:
     """Return an id that makes one call recognisable when it is sent again (96 random bits, 16 characters)."""
     return _random_text(12)
 
 
-class Lane:
+class CallSequence:
     """A sequence of calls, one at a time: repeats are recognised by the number of the last one alone."""
 
     __slots__ = ("_name", "_number")
@@ -75,29 +75,29 @@ class Lane:
         self._name = _random_text(6)
         self._number = 0
 
-    def next_command_id(self) -> str:
+    def next_key(self) -> str:
         """Return the id of the next call."""
         self._number += 1
         return f"{self._name}:{self._number}"
 
 
-class Lending:
-    """One of some idle lanes, or a new one, for as long as a `with` lasts; without what a generator costs each call."""
+class BorrowedSequence:
+    """An idle sequence, or a new one, for as long as a `with` lasts; without what a generator costs."""
 
-    __slots__ = ("_idle", "_lane")
+    __slots__ = ("_idle", "_sequence")
 
-    def __init__(self, idle: list[Lane]) -> None:
+    def __init__(self, idle: list[CallSequence]) -> None:
         """Take the idle ones, which it comes back to."""
         self._idle = idle
 
-    def __enter__(self) -> Lane:
+    def __enter__(self) -> CallSequence:
         """Lend it."""
         try:
-            self._lane = self._idle.pop()
+            self._sequence = self._idle.pop()
         except IndexError:
-            self._lane = Lane()  # not asked for beforehand: another thread may take the last one meanwhile
-        return self._lane
+            self._sequence = CallSequence()  # not asked for beforehand: another thread may take the last one meanwhile
+        return self._sequence
 
     def __exit__(self, *_: object) -> None:
         """Take it back."""
-        self._idle.append(self._lane)
+        self._idle.append(self._sequence)

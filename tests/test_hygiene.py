@@ -54,7 +54,7 @@ def test_script_headers_tell_the_truth(name: str):
     """Keys and arguments named in a header are used, answers listed there are given, nothing forbidden is called."""
     script = scripts.load(name)
     source = (Path(scripts.LUA_FOLDER) / f"{name}.lua").read_text(encoding="utf-8").split("]]\n", 1)[1]
-    assert set(script.keys) <= set(NAMES[script.family])
+    assert set(script.keys) <= set(NAMES[script.group])
     for word in (*script.keys, *(argument.removesuffix("...") for argument in script.argv)):
         assert len(re.findall(rf"\b{word}\b", script.body)) > 1, f"{name}: {word} is named and not used"
     answers = set(re.findall(r"\{'([A-Z_]+)'", script.body))

@@ -15,7 +15,7 @@ from maestro_cli.main import COMMANDS
 
 from benchmarks import plot, report
 from maestro_state import errors
-from maestro_state.state.keys import FAMILIES
+from maestro_state.state.keys import KEY_GROUPS
 from maestro_state.state.scripts import load, names
 from maestro_state.tools.catalogue import TOOLS
 from maestro_state.tools.options import MODES
@@ -72,11 +72,11 @@ def _settings() -> str:
 
 def _keyspace() -> str:
     rows = []
-    for family, keys in FAMILIES.items():
-        tag = "<task>" if family == "lease" else "index" if family.endswith("index") else "<id>"
-        start = "" if family == "queue" else f"<ns>:{{{tag}}}"
-        rows += [(f"`{start}{key.suffix}`", family, key.type, key.holds, key.writers) for key in keys]
-    return _table(("key", "family", "type", "holds", "written by"), rows)
+    for group, keys in KEY_GROUPS.items():
+        tag = "<task>" if group == "lease" else "index" if group.endswith("index") else "<id>"
+        start = "" if group == "queue" else f"<ns>:{{{tag}}}"
+        rows += [(f"`{start}{key.suffix}`", group, key.type, key.holds, key.writers) for key in keys]
+    return _table(("key", "group", "type", "holds", "written by"), rows)
 
 
 def _scripts() -> str:

@@ -90,7 +90,7 @@ class Queue:
         command = [sys.executable, "-m", "benchmarks.peers.queues", name, str(port)]
         self._worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            self.start(patience_s=20)
+            self.start(timeout_s=20)
         except TimeoutError:
             self.close()
             assert self._worker.stderr
@@ -101,10 +101,10 @@ class Queue:
         """Return its worker's process."""
         return self._worker.pid
 
-    def start(self, patience_s: int = 20) -> int:
+    def start(self, timeout_s: int = 20) -> int:
         """Ask for the child; return when it was started, in nanoseconds of the epoch, once the job is done."""
         self._ask()
-        found: Any = self._raw.blpop([DONE], patience_s)
+        found: Any = self._raw.blpop([DONE], timeout_s)
         if found is None:
             raise TimeoutError
         return int(found[1])

@@ -103,7 +103,7 @@ FOLDERS = (".maestro", "server")
 SOCKET = os.path.join(*FOLDERS, SOCKET_NAME)
 
 #: Seconds to wait for the resident process to take the command.
-_PATIENCE_S = 1.0
+_TIMEOUT_S = 1.0
 
 
 def main() -> NoReturn:
@@ -147,7 +147,7 @@ def _hand_over(words: list[str]) -> int | None:
     try:
         if line.fileno() <= 2:
             return None  # one of the streams is closed, and this took its place
-        line.settimeout(_PATIENCE_S)
+        line.settimeout(_TIMEOUT_S)
         _connect(line, top)
         # It speaks first: handed to a process that is stopped, our streams would stay open for as long as it is.
         hello = line.recv(8, _socket.MSG_WAITALL)

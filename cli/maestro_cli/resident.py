@@ -53,7 +53,7 @@ _NEEDED = (
 #: Largest request taken, in bytes: an environment and a command line are bounded by the kernel to less.
 _MAX_REQUEST = 8 << 20
 #: Seconds a caller may take to say what it wants.
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 def serve(root: str) -> None:
@@ -82,7 +82,7 @@ def _answer(line: socket.socket) -> NoReturn:
     code = 1
     try:
         os.setpgid(0, 0)  # a command that is under way does not end with the resident process
-        line.settimeout(_PATIENCE_S)
+        line.settimeout(_TIMEOUT_S)
         if private_socket.peer_uid(line) == os.geteuid():
             line.sendall(entry.installation() + os.getpid().to_bytes(4, "big"))
             request = _received(line)

@@ -12,7 +12,7 @@ from typing import IO, BinaryIO, cast
 import msgspec
 
 from maestro_state._sync.export import EXPORTS, write_export
-from maestro_state._sync.flush import Flush, Flushed, patiently
+from maestro_state._sync.flush import Flush, Flushed, with_retries
 from maestro_state._sync.pull import Pull, Pulled
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
@@ -189,7 +189,7 @@ class Archives:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
                 name = file_name(iso(self._server.now_ms()), form)
-                path = patiently(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
+                path = with_retries(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
         if not redact and (count := marked(self._places.own, source.id)):
             places = "1 place looks" if count == 1 else f"{count} places look"
             notes.append(f"{places} like a secret that a tool printed: export --redact leaves it out")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from maestro_state._sync.family import Families
 from maestro_state._sync.server import Server
+from maestro_state._sync.work_store import WorkStore
 from maestro_state.errors import InvalidValue, Refused
-from maestro_state.mirror.mailbox import Letter, Mailbox, Outcome, Rejected
+from maestro_state.mirror.mailbox import Delivery, Mailbox, Outcome, Rejected
 from maestro_state.models.work import WorkView
 from maestro_state.state.calls import breadcrumbs as ops
 from maestro_state.vocabulary import WORK_OPEN
@@ -27,68 +27,68 @@ _SOON_MS = 100
 #: Mailbox files whose ids are looked up at a time.
 _CHUNK = 500
 
-Family = list[WorkView]
+Members = list[WorkView]
 Happenings = list[Happening]
 
 
 class Consumer:
     """Consumes a work session and all under it."""
 
-    def __init__(self, server: Server, families: Families) -> None:
+    def __init__(self, server: Server, store: WorkStore) -> None:
         """Take what finds and reads work sessions."""
         self._server = server
-        self._families = families
+        self._store = store
 
     def once(self, work_id: str) -> Outcome:
         """Consume what is there; wait only for files that are on their way in."""
-        shift = _Shift(self._server, self._families, work_id)
-        while shift.round() or shift.is_waiting:
-            if shift.is_waiting:
-                self._server.connection.block(*_pause(shift), block_ms=_SOON_MS)
-        return shift.outcome
+        consumption = _Consumption(self._server, self._store, work_id)
+        while consumption.round() or consumption.is_waiting:
+            if consumption.is_waiting:
+                self._server.connection.block(*_pause(consumption), block_ms=_SOON_MS)
+        return consumption.outcome
 
     def follow(self, work_id: str, *, until_idle_ms: int | None = None) -> Iterator[Happening]:
         """Consume as it comes and yield what is logged, until the work session has ended and all is applied."""
-        shift = _Shift(self._server, self._families, work_id)
-        shift.start_log()
+        consumption = _Consumption(self._server, self._store, work_id)
+        consumption.start_log()
         quiet_ms = 0
         while True:
-            moved = shift.round()
-            happenings = shift.logged()
+            moved = consumption.round()
+            happenings = consumption.logged()
             for happening in happenings:
                 yield happening
             if moved or happenings:
                 quiet_ms = 0
                 continue
-            is_over = shift.top.record.status not in WORK_OPEN and not shift.is_waiting
+            is_over = consumption.top.record.status not in WORK_OPEN and not consumption.is_waiting
             if is_over or (until_idle_ms is not None and quiet_ms >= until_idle_ms):
                 return
             wait_ms = _LOOK_MS if until_idle_ms is None else max(1, min(_LOOK_MS, until_idle_ms - quiet_ms))
-            self._server.connection.block(*_pause(shift, wait_ms), block_ms=wait_ms)
+            self._server.connection.block(*_pause(consumption, wait_ms), block_ms=wait_ms)
             quiet_ms += wait_ms
 
 
-def _pause(shift: _Shift, wait_ms: int = _SOON_MS) -> tuple[object, ...]:
+def _pause(consumption: _Consumption, wait_ms: int = _SOON_MS) -> tuple[object, ...]:
     """Return the command that waits until something comes, or for so long."""
-    top = shift.top
-    return ops.wait_for_more(shift.terms, top.id, top.cursor, shift.logs.get(top.id) or "$", wait_ms)
+    top = consumption.top
+    return ops.wait_for_more(consumption.terms, top.id, top.cursor, consumption.logs.get(top.id) or "$", wait_ms)
 
 
-class _Shift:
+class _Consumption:
     """What one consumer remembers while it runs; losing it costs nothing but reading again."""
 
-    def __init__(self, server: Server, families: Families, work_id: str) -> None:
-        self._server, self._families, self._work_id = server, families, work_id
+    def __init__(self, server: Server, store: WorkStore, work_id: str) -> None:
+        self._server, self._store, self._work_id = server, store, work_id
         self.terms = server.terms
         self._boxes: dict[str, Mailbox] = {}
         self._applied = self._duplicates = 0
         self.logs: dict[str, str | None] = {}
-        self.family: Family = []
+        self.members: Members = []
 
     @property
     def top(self) -> WorkView:
         """The work session this is about, as last read."""
-        return self.family[0]
+        return self.members[0]
 
     @property
     def is_waiting(self) -> bool:
@@ -103,54 +103,54 @@ class _Shift:
 
     def start_log(self) -> None:
         """Begin to follow the logs where they are now."""
-        self._read_family()
-        for work in self.family:
+        self._read_members()
+        for work in self.members:
             self.logs[work.id] = self._server.fetch(ops.last_logged(self.terms, work.id))
 
     def round(self) -> bool:
         """Look everywhere once; tell whether anything moved."""
-        self._read_family()
+        self._read_members()
         moved = 0
-        for work in self.family:
+        for work in self.members:
             moved += self._take(work)
-        for work in self.family:
+        for work in self.members:
             moved += self._apply(work)
         return moved > 0
 
-    def _read_family(self) -> None:
-        self.family = self._families.of(self._families.live(self._work_id))
+    def _read_members(self) -> None:
+        self.members = self._store.of(self._store.live(self._work_id))
 
     def _take(self, work: WorkView) -> int:
         """Take what is new in a work session's mailbox."""
         if work.id not in self._boxes:
-            self._boxes[work.id] = Mailbox(self._families.root, work.path, limit=self._families.file_limit)
-        box, chunk, taken = self._boxes[work.id], list[Letter](), 0
-        for letter in box.letters(time.time_ns()):
-            chunk.append(letter)
+            self._boxes[work.id] = Mailbox(self._store.root, work.path, limit=self._store.file_limit)
+        box, chunk, taken = self._boxes[work.id], list[Delivery](), 0
+        for delivery in box.deliveries(time.time_ns()):
+            chunk.append(delivery)
             if len(chunk) == _CHUNK:
                 taken += self._accept(work, box, chunk)
                 chunk = []
         return taken + (self._accept(work, box, chunk) if chunk else 0)
 
-    def _accept(self, work: WorkView, box: Mailbox, letters: list[Letter]) -> int:
+    def _accept(self, work: WorkView, box: Mailbox, deliveries: list[Delivery]) -> int:
         if not work.is_live:
-            work = self._families.adopt(work)
-        ids = [letter.breadcrumb.breadcrumb_id for letter in letters]
+            work = self._store.adopt(work)
+        ids = [delivery.breadcrumb.breadcrumb_id for delivery in deliveries]
         known = self._server.fetch(ops.known_breadcrumbs(self.terms, work.id, ids))
         taken = 0
-        for letter, source in zip(letters, known, strict=True):
+        for delivery, source in zip(deliveries, known, strict=True):
             # A file taken before, and one Maestro wrote itself, are no second breadcrumb.
-            is_same = source == letter.source or (source == "" and letter.is_own)
+            is_same = source == delivery.source or (source == "" and delivery.is_own)
             if source is not None:
                 self._duplicates += not is_same
-                box.took(letter)
+                box.took(delivery)
                 continue
             try:
-                _, is_new = self._families.accept(work.id, letter.breadcrumb, source=letter.source)
+                _, is_new = self._store.accept(work.id, delivery.breadcrumb, source=delivery.source)
             except (InvalidValue, Refused) as error:
-                box.refuse(letter, str(error))
+                box.refuse(delivery, str(error))
                 continue
-            box.took(letter)
+            box.took(delivery)
             self._duplicates += not is_new
             taken += is_new
         return taken
@@ -160,17 +160,17 @@ class _Shift:
         if not work.is_live:
             return 0
         applied = 0
-        while count := self._families.apply(work.id):
+        while count := self._store.apply(work.id):
             applied += count
         self._applied += applied
         if applied:
-            self._families.checkpoint(work.id)
+            self._store.checkpoint(work.id)
         return applied
 
     def logged(self) -> Happenings:
-        """Return what was logged since the last time, in every work session of the family."""
+        """Return what was logged since the last time, in every work session of the tree."""
         happenings: Happenings = []
-        for work in self.family:
+        for work in self.members:
             if not work.is_live:
                 continue
             entries = self._server.fetch(ops.read_log(self.terms, work.id, self.logs.get(work.id)))

@@ -231,13 +231,13 @@ class Context:
     ) -> tuple[Items, AbstractSet[str]]:
         """Add the contents the session has not got, then the items, in one step; return them and what `then` found."""
         terms, calls = self._server.terms, []
-        # A lane each: sent again, both must be the last of theirs.
-        with self._server.lane() as contents, self._server.lane() as lane:
+        # A sequence each: sent again, both must be the last of theirs.
+        with self._server.sequence() as contents, self._server.sequence() as sequence:
             wanted = {item.digest: item.content for item in items if item.digest in missing}
             if wanted:
-                stamp = self._server.stamp(contents.next_command_id())
+                stamp = self._server.stamp(contents.next_key())
                 calls.append(ops.put_blobs(terms, stamp, session_id, wanted))
-            stamp = self._server.stamp(lane.next_command_id())
+            stamp = self._server.stamp(sequence.next_key())
             calls.append(ops.add_context(terms, stamp, session_id, items, mark))
             values = self._server.change_all(session_id, calls, then)
         first = int(values[len(calls) - 1])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from maestro_state._sync.flush import Flush, patiently
+from maestro_state._sync.flush import Flush, with_retries
 from maestro_state._sync.server import Server
 from maestro_state.errors import Conflict
 from maestro_state.mirror.places import Places
@@ -25,5 +25,5 @@ def delete(server: Server, places: Places, session_id: str, *, is_live: bool, tr
         raise Conflict(f"session {session_id} keeps changing", hint=f"maestro session end {session_id} first")
     server.run(index.forget_session(server.terms, session_id))
     home = places.own
-    patiently(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
+    with_retries(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
     places.project.index_drop(session_id)

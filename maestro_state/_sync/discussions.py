@@ -96,15 +96,15 @@ class Discussions:
         role: str = "user",
         model: str | None = None,
         engine: str | None = None,
-        command_id: str | None = None,
+        idempotency_key: str | None = None,
     ) -> TranscriptEvent:
-        """Say something in an open discussion (default: this checkout's latest), once for each `command_id`.
+        """Say something in an open discussion (default: this checkout's latest), once for each `idempotency_key`.
 
         `engine` is the tool that says it; the first one is the discussion's.
         """
         kind, payload = ops.message_event(self._server.terms, role, content, model)
         discussion_id = self.resolve(ref)
-        return self._add(discussion_id, kind, payload, command_id, engine)
+        return self._add(discussion_id, kind, payload, idempotency_key, engine)
 
     def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
         """Put on record that something went wrong in an open discussion, such as a tool that gave no answer."""
@@ -257,10 +257,10 @@ class Discussions:
         discussion_id: str,
         kind: str,
         payload: dict[str, Any],
-        command_id: str | None = None,
+        idempotency_key: str | None = None,
         engine: str | None = None,
     ) -> TranscriptEvent:
-        stamp = self._server.stamp(command_id)
+        stamp = self._server.stamp(idempotency_key)
         call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload, engine)
         entry_id = self._change(discussion_id, call)
         try:

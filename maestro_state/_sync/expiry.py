@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from maestro_state._sync.flush import Flush, patiently
+from maestro_state._sync.flush import Flush, with_retries
 from maestro_state._sync.server import Server
 from maestro_state.errors import ArchiveElsewhere, MaestroError, NotFound, Refused, SessionNotFound
 from maestro_state.local.project import IndexRow
@@ -101,7 +101,7 @@ class Expiry:
             return None
         if self._server.fetch(session_ops.has_session(self._server.terms, session_id)):
             return None
-        frozen = patiently(lambda: expiry.freeze(home, session_id, now_ms))
+        frozen = with_retries(lambda: expiry.freeze(home, session_id, now_ms))
         if frozen and home.path == self._places.own.path:
             self._places.project.index_refresh(IndexRow.of(frozen))
         return frozen

@@ -218,7 +218,7 @@ def _write_blobs(generation: Generation, live: Live, items: list[ContextItem], r
             generation.put_lasting(path, content, digest)
 
 
-def patiently(action: Callable[[], T]) -> T:
+def with_retries(action: Callable[[], T]) -> T:
     """Do something under a session's lock as soon as whoever holds it lets go. Never blocks the thread: the holder
     may be in it.
     """

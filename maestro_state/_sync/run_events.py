@@ -20,7 +20,7 @@ Events = list[Event]
 Numbers = list[str]
 
 #: How often a follower of a quiet run looks whether it is still being carried out, in milliseconds.
-LOOK_MS = 1_000
+POLL_MS = 1_000
 
 
 class RunEvents:
@@ -85,9 +85,9 @@ class RunEvents:
 
     def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
         terms, page = self._server.terms, ops.OUTPUT_PAGE
-        command = event_ops.read_after(terms, session_id, after, LOOK_MS if wait else None, page)
+        command = event_ops.read_after(terms, session_id, after, POLL_MS if wait else None, page)
         if wait:
-            reply = self._server.connection.block(*command, block_ms=LOOK_MS)
+            reply = self._server.connection.block(*command, block_ms=POLL_MS)
         else:
             reply = self._server.connection.call(*command)
         return event_ops.merge(terms, session_id, reply, page)

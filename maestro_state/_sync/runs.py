@@ -105,7 +105,7 @@ class Runs:
         history: int | None = None,
         say: Callable[[str], None] | None = None,
         environment: Mapping[str, str] | None = None,
-        command_id: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Run:
         """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
 
@@ -145,7 +145,7 @@ class Runs:
                 working_directory=place,
                 edits_told=choice.tell(session, say),
             )
-            run_id, summary = self._start(session.id, choice.tool, request, content, parts, command_id)
+            run_id, summary = self._start(session.id, choice.tool, request, content, parts, idempotency_key)
             if not dry:
                 self._wake(session.id, run_id, holders, environment)
         finally:
@@ -161,9 +161,9 @@ class Runs:
         request: ops.RunRequest,
         prompt: bytes,
         parts: PartList,
-        command_id: str | None,
+        idempotency_key: str | None,
     ) -> tuple[str, Any]:
-        terms, stamp = self._server.terms, self._server.stamp(command_id)
+        terms, stamp = self._server.terms, self._server.stamp(idempotency_key)
         while True:
             seen = self._parts.seen(session_id, request.seen)
             check_attachable(tool, seen[1])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from maestro_state._sync.server import Server
-from maestro_state.clock import new_command_id
+from maestro_state.clock import new_idempotency_key
 from maestro_state.state.calls import leases as ops
 from maestro_state.state.calls.checkpoints import read_time
 from maestro_state.state.calls.leases import CLEANED, SCHEDULE, SWEPT, Lease
@@ -18,7 +18,7 @@ class Schedule:
     def __init__(self, server: Server) -> None:
         """Take a name nobody else has."""
         self._server = server
-        self._holder = f"{os.uname().nodename}:{os.getpid()}:{new_command_id()}"
+        self._holder = f"{os.uname().nodename}:{os.getpid()}:{new_idempotency_key()}"
 
     def take(self, lease: Lease | None = None) -> Lease:
         """Take the lease, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
@@ -29,7 +29,7 @@ class Schedule:
 
     def leave(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
-        self._server.run(ops.leave_lease(self._server.terms, SCHEDULE, lease))
+        self._server.run(ops.release_lease(self._server.terms, SCHEDULE, lease))
 
     def note_swept(self, lease: Lease | None = None) -> bool:
         """Remember that a pass was made; False when the lease was lost meanwhile."""

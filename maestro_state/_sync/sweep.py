@@ -136,7 +136,7 @@ class Sweep:
         return report
 
     def _leave(self, lease: leases.Lease, cursor: str) -> None:
-        self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
+        self._server.run(leases.release_lease(self._server.terms, leases.SWEEP, lease, cursor))
 
     def _sweep_leftovers(self, report: SweepReport) -> None:
         home = self._places.own

@@ -10,8 +10,8 @@ from uuid import uuid4
 import msgspec
 
 from maestro_state._sync.consumer import Consumer
-from maestro_state._sync.family import Families
 from maestro_state._sync.server import Server
+from maestro_state._sync.work_store import WorkStore
 from maestro_state.clock import from_iso
 from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
 from maestro_state.local.project import Project
@@ -49,8 +49,8 @@ class Work:
         """Take the project for its folder of work sessions."""
         self._server = server
         self._project = project
-        self._families = Families(server, project)
-        self._consumer = Consumer(server, self._families)
+        self._store = WorkStore(server, project)
+        self._consumer = Consumer(server, self._store)
 
     def start(
         self,
@@ -64,7 +64,7 @@ class Work:
         """Start a work session, under another one if told, and write its folder."""
         self._project.begin()
         terms, work_id = self._server.terms, str(uuid4())
-        above = self._families.live(self.resolve(parent)) if parent else None
+        above = self._store.live(self.resolve(parent)) if parent else None
         path = (*above.path, work_id) if above else (work_id,)
         ttl_ms = terms.ttl_ms if ttl_seconds is None else ttl_seconds * 1000
         if ttl_ms < 1000:
@@ -72,9 +72,9 @@ class Work:
         entity, more = related_entity or {}, metadata or {}
         call = ops.start_work(terms, self._server.stamp(), path, session_type, entity, more, ttl_ms)
         if above:
-            self._families.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
-        self._families.change(call)
-        return (self._families.checkpoint(work_id)).record
+            self._store.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
+        self._store.change(call)
+        return (self._store.checkpoint(work_id)).record
 
     def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
         """End a work session for good.
@@ -85,12 +85,12 @@ class Work:
         if children not in CHILDREN:
             hint = f"one of {', '.join(CHILDREN)}"
             raise InvalidValue(f"'{children[:40]}' is not a way to treat children", hint=hint)
-        work = self._families.live(self.resolve(ref))
+        work = self._store.live(self.resolve(ref))
         stamp = self._server.stamp()
         missing: NotReplicated | None = None
         while True:
             under = self._server.fetch(ops.read_children(self._server.terms, work.id))
-            open_ones = [one.id for one in self._families.read_live(under) if one.record.status in WORK_OPEN]
+            open_ones = [one.id for one in self._store.read_live(under) if one.record.status in WORK_OPEN]
             if open_ones and children == "refuse":
                 raise OpenChildren(work.id, open_ones)
             if children == "end":
@@ -100,12 +100,12 @@ class Work:
                     except NotReplicated as error:
                         missing = error
             try:
-                self._families.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
+                self._store.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
             except Conflict:
                 continue  # a child was started meanwhile: look again
             except NotReplicated as error:
                 missing = error
-            ended = (self._families.checkpoint(work.id)).record
+            ended = (self._store.checkpoint(work.id)).record
             if missing:  # all of them have ended, and are on disk
                 raise missing
             return ended
@@ -120,25 +120,25 @@ class Work:
 
     def _mark(self, ref: str, status: str) -> WorkSession:
         work_id = self.resolve(ref)
-        self._families.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
-        return (self._families.checkpoint(work_id)).record
+        self._store.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
+        return (self._store.checkpoint(work_id)).record
 
     def resolve(self, ref: str = "latest") -> str:
         """Return the id that a full id, its beginning or `latest` means."""
-        return self._families.resolve(ref)
+        return self._store.resolve(ref)
 
     def read(self, ref: str = "latest") -> WorkView:
         """Return a work session, live or on disk."""
-        return self._families.find(self.resolve(ref))
+        return self._store.find(self.resolve(ref))
 
     def children(self, ref: str) -> WorkSessions:
         """Return the work sessions right under one."""
-        family = self._families.of(self.read(ref))
-        return [work.record for work in family if work.record.parent_session_id == family[0].id]
+        members = self._store.of(self.read(ref))
+        return [work.record for work in members if work.record.parent_session_id == members[0].id]
 
     def list(self, filters: Filters = _EVERYTHING) -> WorkSessions:
         """List work sessions, live ones and those on disk, last modified first."""
-        found = self._families.everything()
+        found = self._store.everything()
         return [
             work.record
             for work in found
@@ -150,15 +150,15 @@ class Work:
     def tree(self, ref: str | None = None, filters: Filters = _EVERYTHING) -> Nodes:
         """Return the tree under a work session, or all trees."""
         if ref is None:
-            found = self._families.everything()
+            found = self._store.everything()
             return pruned(tree_of(work.record for work in found), filters)
-        family = self._families.of(self.read(ref))
-        return pruned(tree_of((work.record for work in family), family[0].id), filters)
+        members = self._store.of(self.read(ref))
+        return pruned(tree_of((work.record for work in members), members[0].id), filters)
 
     def add_breadcrumb(self, cookie: str, breadcrumb: Breadcrumb) -> Accepted:
         """Accept a breadcrumb, once: the same breadcrumb_id again changes nothing. Unknown cookies are refused."""
         work_id = self.resolve(cookie)
-        entry_id, _ = self._families.accept(work_id, breadcrumb)
+        entry_id, _ = self._store.accept(work_id, breadcrumb)
         return Accepted(work_id, entry_id, breadcrumb, applied=False)
 
     def leave(
@@ -172,7 +172,7 @@ class Work:
         activity: Sequence[Event] = (),
     ) -> Accepted:
         """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
-        work = self._families.live(self.resolve(cookie))
+        work = self._store.live(self.resolve(cookie))
         done = [msgspec.convert(one.data, Activity) for one in activity]
         crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)
         return self.add_breadcrumb(work.id, crumb)
@@ -182,17 +182,17 @@ class Work:
     ) -> Breadcrumbs:
         """Return what was accepted, in that order, with whether it was applied yet."""
         work = self.read(ref)
-        family = self._families.of(work) if with_children else [work]
-        return [one for each in family for one in self._crumbs(each, filters)]
+        members = self._store.of(work) if with_children else [work]
+        return [one for each in members for one in self._crumbs(each, filters)]
 
     def _crumbs(self, work: WorkView, filters: Filters) -> Breadcrumbs:
         if not filters.has_session(work.record):
             return []
         if work.is_live:
-            found = [one for one in self._families.accepted(work)]
+            found = [one for one in self._store.accepted(work)]
         else:
-            stored = read_breadcrumbs(self._families.root, work.path, limit=self._families.file_limit)
-            applied = applied_ids(self._families.root, work.path)
+            stored = read_breadcrumbs(self._store.root, work.path, limit=self._store.file_limit)
+            applied = applied_ids(self._store.root, work.path)
             found = [Accepted(work.id, "", crumb, applied=crumb.breadcrumb_id in applied) for crumb in stored]
         return [
             one
@@ -205,10 +205,10 @@ class Work:
 
         Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
         """
-        family = [one for one in self._families.of(self.read(ref)) if filters.has_session(one.record)]
-        kept = [one.id for one in family if one.is_live and not filters.picks_breadcrumbs]
-        parts: Totals = self._families.totals(kept)
-        for work in family:
+        members = [one for one in self._store.of(self.read(ref)) if filters.has_session(one.record)]
+        kept = [one.id for one in members if one.is_live and not filters.picks_breadcrumbs]
+        parts: Totals = self._store.totals(kept)
+        for work in members:
             if work.id not in parts:
                 found = self._crumbs(work, filters)
                 parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied or not work.is_live)
@@ -216,10 +216,10 @@ class Work:
 
     def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
         """Return what happened in a work session and all under it, by time."""
-        family = self._families.of(self.read(ref))
-        top = family[0].depth
+        members = self._store.of(self.read(ref))
+        top = members[0].depth
         happenings: Happenings = []
-        for work in family:
+        for work in members:
             depth = work.depth - top
             happenings += [
                 timeline.left(work.id, one.breadcrumb, depth)
@@ -241,11 +241,11 @@ class Work:
 
     def checkpoint(self, ref: str = "latest") -> WorkView:
         """Write the record and every breadcrumb that is not on disk yet."""
-        return self._families.checkpoint(self.resolve(ref))
+        return self._store.checkpoint(self.resolve(ref))
 
     def sweep(self) -> Ids:
         """Write every work session of this project that has changes not on disk yet; returns their ids."""
-        return self._families.sweep()
+        return self._store.sweep()
 
     def consume(self, cookie: str) -> Outcome:
         """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""
@@ -259,5 +259,5 @@ class Work:
     def _known(self, cookie: str) -> str:
         work = self.read(cookie)
         if not work.is_live:
-            self._families.adopt(work)
+            self._store.adopt(work)
         return work.id

@@ -11,7 +11,7 @@ from typing import IO, BinaryIO, cast
 import msgspec
 
 from maestro_state.api.export import EXPORTS, write_export
-from maestro_state.api.flush import AsyncFlush, Flushed, patiently
+from maestro_state.api.flush import AsyncFlush, Flushed, with_retries
 from maestro_state.api.pull import AsyncPull, Pulled
 from maestro_state.api.queue import AsyncQueue
 from maestro_state.api.server import AsyncServer
@@ -188,7 +188,7 @@ class AsyncArchives:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
                 name = file_name(iso(self._server.now_ms()), form)
-                path = await patiently(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
+                path = await with_retries(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
         if not redact and (count := marked(self._places.own, source.id)):
             places = "1 place looks" if count == 1 else f"{count} places look"
             notes.append(f"{places} like a secret that a tool printed: export --redact leaves it out")

@@ -7,7 +7,7 @@ from typing import Any
 from maestro_state.api.quarantine import AsyncQuarantine
 from maestro_state.api.queue import AsyncQueue
 from maestro_state.api.server import AsyncServer
-from maestro_state.clock import new_command_id
+from maestro_state.clock import new_idempotency_key
 from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state.models.run import Activity, Run, Usage
 from maestro_state.state.calls import claims as ops
@@ -86,9 +86,9 @@ class AsyncClaims:
         is_canceled: bool = await self._change(claim.session_id, call)
         return is_canceled
 
-    async def finish(self, claim: Claim, ended: Ended, command_id: str | None = None) -> None:
+    async def finish(self, claim: Claim, ended: Ended, idempotency_key: str | None = None) -> None:
         """End the run; repeated with the same command id it is ended once."""
-        stamp = self._server.stamp(command_id or new_command_id())
+        stamp = self._server.stamp(idempotency_key or new_idempotency_key())
         await self._change(claim.session_id, ops.finish_run(self._server.terms, stamp, claim, ended))
 
     async def _change(self, session_id: str, call: Call) -> Any:

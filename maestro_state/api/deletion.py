@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maestro_state.api.flush import AsyncFlush, patiently
+from maestro_state.api.flush import AsyncFlush, with_retries
 from maestro_state.api.server import AsyncServer
 from maestro_state.errors import Conflict
 from maestro_state.mirror.places import Places
@@ -24,5 +24,5 @@ async def delete(server: AsyncServer, places: Places, session_id: str, *, is_liv
         raise Conflict(f"session {session_id} keeps changing", hint=f"maestro session end {session_id} first")
     await server.run(index.forget_session(server.terms, session_id))
     home = places.own
-    await patiently(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
+    await with_retries(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
     places.project.index_drop(session_id)

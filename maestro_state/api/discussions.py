@@ -95,15 +95,15 @@ class AsyncDiscussions:
         role: str = "user",
         model: str | None = None,
         engine: str | None = None,
-        command_id: str | None = None,
+        idempotency_key: str | None = None,
     ) -> TranscriptEvent:
-        """Say something in an open discussion (default: this checkout's latest), once for each `command_id`.
+        """Say something in an open discussion (default: this checkout's latest), once for each `idempotency_key`.
 
         `engine` is the tool that says it; the first one is the discussion's.
         """
         kind, payload = ops.message_event(self._server.terms, role, content, model)
         discussion_id = await self.resolve(ref)
-        return await self._add(discussion_id, kind, payload, command_id, engine)
+        return await self._add(discussion_id, kind, payload, idempotency_key, engine)
 
     async def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
         """Put on record that something went wrong in an open discussion, such as a tool that gave no answer."""
@@ -256,10 +256,10 @@ class AsyncDiscussions:
         discussion_id: str,
         kind: str,
         payload: dict[str, Any],
-        command_id: str | None = None,
+        idempotency_key: str | None = None,
         engine: str | None = None,
     ) -> TranscriptEvent:
-        stamp = self._server.stamp(command_id)
+        stamp = self._server.stamp(idempotency_key)
         call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload, engine)
         entry_id = await self._change(discussion_id, call)
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from maestro_state.api.flush import AsyncFlush, patiently
+from maestro_state.api.flush import AsyncFlush, with_retries
 from maestro_state.api.server import AsyncServer
 from maestro_state.errors import ArchiveElsewhere, MaestroError, NotFound, Refused, SessionNotFound
 from maestro_state.local.project import IndexRow
@@ -100,7 +100,7 @@ class AsyncExpiry:
             return None
         if await self._server.fetch(session_ops.has_session(self._server.terms, session_id)):
             return None
-        frozen = await patiently(lambda: expiry.freeze(home, session_id, now_ms))
+        frozen = await with_retries(lambda: expiry.freeze(home, session_id, now_ms))
         if frozen and home.path == self._places.own.path:
             self._places.project.index_refresh(IndexRow.of(frozen))
         return frozen

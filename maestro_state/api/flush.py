@@ -217,7 +217,7 @@ async def _write_blobs(generation: Generation, live: AsyncLive, items: list[Cont
             generation.put_lasting(path, content, digest)
 
 
-async def patiently(action: Callable[[], T]) -> T:
+async def with_retries(action: Callable[[], T]) -> T:
     """Do something under a session's lock as soon as whoever holds it lets go. Never blocks the thread: the holder
     may be in it.
     """

@@ -29,9 +29,9 @@ class AsyncMessages:
         tool_calls: list[dict[str, Any]] | None = None,
         tool_results: list[dict[str, Any]] | None = None,
         parent_id: str | None = None,
-        command_id: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Message:
-        """Append a message, once: a repeat with the same `command_id` returns the first one's id."""
+        """Append a message, once: a repeat with the same `idempotency_key` returns the first one's id."""
         session_id = await self._sessions.resolve(ref)
         parts = {
             "metadata": metadata,
@@ -39,8 +39,8 @@ class AsyncMessages:
             "tool_results": tool_results,
             "parent_id": parent_id,
         }
-        with self._server.lane() as lane:
-            stamp = self._server.stamp(command_id or lane.next_command_id())
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(idempotency_key or sequence.next_key())
             call = ops.add_message(self._server.terms, stamp, session_id, role, content, parts)
             entry_id = await self._server.change(session_id, call)
         return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)

@@ -164,16 +164,16 @@ class AsyncPull:
                 raise _failure(session_id, piece)
             yield piece
 
-    async def _next(self, token: str, patience_s: float) -> Piece:
+    async def _next(self, token: str, timeout_s: float) -> Piece:
         query = parcels.next_piece(self._server.terms, token, _WAIT_S)
-        ends_at = time.monotonic() + patience_s
+        ends_at = time.monotonic() + timeout_s
         while time.monotonic() < ends_at:
             await self._server.fetch(parcels.wait_for(self._server.terms, token))
             reply = await self._server.connection.block(*query.command, block_ms=_WAIT_S * 1000)
             piece: Piece | None = query.read(reply)
             if piece is not None:
                 return piece
-        raise NoWorker(f"no worker answered within {patience_s:.0f} s", hint="they may be busy; try again")
+        raise NoWorker(f"no worker answered within {timeout_s:.0f} s", hint="they may be busy; try again")
 
     async def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
         """Send what is archived here under a reference to whoever waits at the token; return its id, None when

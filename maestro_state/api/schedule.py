@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from maestro_state.api.server import AsyncServer
-from maestro_state.clock import new_command_id
+from maestro_state.clock import new_idempotency_key
 from maestro_state.state.calls import leases as ops
 from maestro_state.state.calls.checkpoints import read_time
 from maestro_state.state.calls.leases import CLEANED, SCHEDULE, SWEPT, Lease
@@ -17,7 +17,7 @@ class AsyncSchedule:
     def __init__(self, server: AsyncServer) -> None:
         """Take a name nobody else has."""
         self._server = server
-        self._holder = f"{os.uname().nodename}:{os.getpid()}:{new_command_id()}"
+        self._holder = f"{os.uname().nodename}:{os.getpid()}:{new_idempotency_key()}"
 
     async def take(self, lease: Lease | None = None) -> Lease:
         """Take the lease, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
@@ -28,7 +28,7 @@ class AsyncSchedule:
 
     async def leave(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
-        await self._server.run(ops.leave_lease(self._server.terms, SCHEDULE, lease))
+        await self._server.run(ops.release_lease(self._server.terms, SCHEDULE, lease))
 
     async def note_swept(self, lease: Lease | None = None) -> bool:
         """Remember that a pass was made; False when the lease was lost meanwhile."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from maestro_state.clock import Lane, Lending, new_command_id
+from maestro_state.clock import BorrowedSequence, CallSequence, new_idempotency_key
 from maestro_state.errors import (
     DamagedRecord,
     MaestroError,
@@ -67,20 +67,20 @@ class AsyncServer:
         self.now_ms = now_ms
         #: Looks into a session that a change was refused for because it is not there, or over; None: nobody does.
         self.look_into: AsyncLookInto | None = None
-        self._lanes: list[Lane] = []
+        self._sequences: list[CallSequence] = []
         let_go_in_child(self)
 
-    def stamp(self, command_id: str | None = None) -> Stamp:
+    def stamp(self, idempotency_key: str | None = None) -> Stamp:
         """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
-        return Stamp(self.now_ms(), command_id or new_command_id())
+        return Stamp(self.now_ms(), idempotency_key or new_idempotency_key())
 
-    def lane(self) -> Lending:
-        """Lend a lane for one call: what is done by the thousand leaves one entry per client, not one per call."""
-        return Lending(self._lanes)
+    def sequence(self) -> BorrowedSequence:
+        """Lend a sequence for one call: what is done by the thousand leaves one entry per client, not one per call."""
+        return BorrowedSequence(self._sequences)
 
     def forget(self) -> None:
-        """Drop the lanes: a forked child that went on with its parent's would be taken for a repeat of it."""
-        self._lanes.clear()
+        """Drop the sequences: a forked child that went on with its parent's would be taken for a repeat of it."""
+        self._sequences.clear()
 
     async def run(self, call: Call) -> Any:
         """Run one script: one round trip. Raises NotReplicated when it is done and too few replicas have it."""

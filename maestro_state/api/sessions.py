@@ -382,8 +382,8 @@ class AsyncSessions:
     async def set(self, field: str, value: Any, ref: str | None = None, *, if_revision: int | None = None) -> Field:
         """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
         session_id = await self.resolve(ref)
-        with self._server.lane() as lane:
-            stamp = self._server.stamp(lane.next_command_id())
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(sequence.next_key())
             call = ops.set_field(self._server.terms, stamp, session_id, field, value, if_revision)
             revision = await self._server.change(session_id, call)
         return Field(field=field, value=int(value) if field == "ttl_seconds" else value, revision=int(revision))

@@ -135,7 +135,7 @@ class AsyncSweep:
         return report
 
     async def _leave(self, lease: leases.Lease, cursor: str) -> None:
-        await self._server.run(leases.leave_lease(self._server.terms, leases.SWEEP, lease, cursor))
+        await self._server.run(leases.release_lease(self._server.terms, leases.SWEEP, lease, cursor))
 
     def _sweep_leftovers(self, report: SweepReport) -> None:
         home = self._places.own

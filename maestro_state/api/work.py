@@ -9,8 +9,8 @@ from uuid import uuid4
 import msgspec
 
 from maestro_state.api.consumer import AsyncConsumer
-from maestro_state.api.family import AsyncFamilies
 from maestro_state.api.server import AsyncServer
+from maestro_state.api.work_store import AsyncWorkStore
 from maestro_state.clock import from_iso
 from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
 from maestro_state.local.project import Project
@@ -48,8 +48,8 @@ class AsyncWork:
         """Take the project for its folder of work sessions."""
         self._server = server
         self._project = project
-        self._families = AsyncFamilies(server, project)
-        self._consumer = AsyncConsumer(server, self._families)
+        self._store = AsyncWorkStore(server, project)
+        self._consumer = AsyncConsumer(server, self._store)
 
     async def start(
         self,
@@ -63,7 +63,7 @@ class AsyncWork:
         """Start a work session, under another one if told, and write its folder."""
         self._project.begin()
         terms, work_id = self._server.terms, str(uuid4())
-        above = await self._families.live(await self.resolve(parent)) if parent else None
+        above = await self._store.live(await self.resolve(parent)) if parent else None
         path = (*above.path, work_id) if above else (work_id,)
         ttl_ms = terms.ttl_ms if ttl_seconds is None else ttl_seconds * 1000
         if ttl_ms < 1000:
@@ -71,9 +71,9 @@ class AsyncWork:
         entity, more = related_entity or {}, metadata or {}
         call = ops.start_work(terms, self._server.stamp(), path, session_type, entity, more, ttl_ms)
         if above:
-            await self._families.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
-        await self._families.change(call)
-        return (await self._families.checkpoint(work_id)).record
+            await self._store.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
+        await self._store.change(call)
+        return (await self._store.checkpoint(work_id)).record
 
     async def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
         """End a work session for good.
@@ -84,12 +84,12 @@ class AsyncWork:
         if children not in CHILDREN:
             hint = f"one of {', '.join(CHILDREN)}"
             raise InvalidValue(f"'{children[:40]}' is not a way to treat children", hint=hint)
-        work = await self._families.live(await self.resolve(ref))
+        work = await self._store.live(await self.resolve(ref))
         stamp = self._server.stamp()
         missing: NotReplicated | None = None
         while True:
             under = await self._server.fetch(ops.read_children(self._server.terms, work.id))
-            open_ones = [one.id for one in await self._families.read_live(under) if one.record.status in WORK_OPEN]
+            open_ones = [one.id for one in await self._store.read_live(under) if one.record.status in WORK_OPEN]
             if open_ones and children == "refuse":
                 raise OpenChildren(work.id, open_ones)
             if children == "end":
@@ -99,12 +99,12 @@ class AsyncWork:
                     except NotReplicated as error:
                         missing = error
             try:
-                await self._families.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
+                await self._store.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
             except Conflict:
                 continue  # a child was started meanwhile: look again
             except NotReplicated as error:
                 missing = error
-            ended = (await self._families.checkpoint(work.id)).record
+            ended = (await self._store.checkpoint(work.id)).record
             if missing:  # all of them have ended, and are on disk
                 raise missing
             return ended
@@ -119,25 +119,25 @@ class AsyncWork:
 
     async def _mark(self, ref: str, status: str) -> WorkSession:
         work_id = await self.resolve(ref)
-        await self._families.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
-        return (await self._families.checkpoint(work_id)).record
+        await self._store.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
+        return (await self._store.checkpoint(work_id)).record
 
     async def resolve(self, ref: str = "latest") -> str:
         """Return the id that a full id, its beginning or `latest` means."""
-        return await self._families.resolve(ref)
+        return await self._store.resolve(ref)
 
     async def read(self, ref: str = "latest") -> WorkView:
         """Return a work session, live or on disk."""
-        return await self._families.find(await self.resolve(ref))
+        return await self._store.find(await self.resolve(ref))
 
     async def children(self, ref: str) -> WorkSessions:
         """Return the work sessions right under one."""
-        family = await self._families.of(await self.read(ref))
-        return [work.record for work in family if work.record.parent_session_id == family[0].id]
+        members = await self._store.of(await self.read(ref))
+        return [work.record for work in members if work.record.parent_session_id == members[0].id]
 
     async def list(self, filters: Filters = _EVERYTHING) -> WorkSessions:
         """List work sessions, live ones and those on disk, last modified first."""
-        found = await self._families.everything()
+        found = await self._store.everything()
         return [
             work.record
             for work in found
@@ -149,15 +149,15 @@ class AsyncWork:
     async def tree(self, ref: str | None = None, filters: Filters = _EVERYTHING) -> Nodes:
         """Return the tree under a work session, or all trees."""
         if ref is None:
-            found = await self._families.everything()
+            found = await self._store.everything()
             return pruned(tree_of(work.record for work in found), filters)
-        family = await self._families.of(await self.read(ref))
-        return pruned(tree_of((work.record for work in family), family[0].id), filters)
+        members = await self._store.of(await self.read(ref))
+        return pruned(tree_of((work.record for work in members), members[0].id), filters)
 
     async def add_breadcrumb(self, cookie: str, breadcrumb: Breadcrumb) -> Accepted:
         """Accept a breadcrumb, once: the same breadcrumb_id again changes nothing. Unknown cookies are refused."""
         work_id = await self.resolve(cookie)
-        entry_id, _ = await self._families.accept(work_id, breadcrumb)
+        entry_id, _ = await self._store.accept(work_id, breadcrumb)
         return Accepted(work_id, entry_id, breadcrumb, applied=False)
 
     async def leave(
@@ -171,7 +171,7 @@ class AsyncWork:
         activity: Sequence[Event] = (),
     ) -> Accepted:
         """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
-        work = await self._families.live(await self.resolve(cookie))
+        work = await self._store.live(await self.resolve(cookie))
         done = [msgspec.convert(one.data, Activity) for one in activity]
         crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)
         return await self.add_breadcrumb(work.id, crumb)
@@ -181,17 +181,17 @@ class AsyncWork:
     ) -> Breadcrumbs:
         """Return what was accepted, in that order, with whether it was applied yet."""
         work = await self.read(ref)
-        family = await self._families.of(work) if with_children else [work]
-        return [one for each in family for one in await self._crumbs(each, filters)]
+        members = await self._store.of(work) if with_children else [work]
+        return [one for each in members for one in await self._crumbs(each, filters)]
 
     async def _crumbs(self, work: WorkView, filters: Filters) -> Breadcrumbs:
         if not filters.has_session(work.record):
             return []
         if work.is_live:
-            found = [one async for one in self._families.accepted(work)]
+            found = [one async for one in self._store.accepted(work)]
         else:
-            stored = read_breadcrumbs(self._families.root, work.path, limit=self._families.file_limit)
-            applied = applied_ids(self._families.root, work.path)
+            stored = read_breadcrumbs(self._store.root, work.path, limit=self._store.file_limit)
+            applied = applied_ids(self._store.root, work.path)
             found = [Accepted(work.id, "", crumb, applied=crumb.breadcrumb_id in applied) for crumb in stored]
         return [
             one
@@ -204,10 +204,10 @@ class AsyncWork:
 
         Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
         """
-        family = [one for one in await self._families.of(await self.read(ref)) if filters.has_session(one.record)]
-        kept = [one.id for one in family if one.is_live and not filters.picks_breadcrumbs]
-        parts: Totals = await self._families.totals(kept)
-        for work in family:
+        members = [one for one in await self._store.of(await self.read(ref)) if filters.has_session(one.record)]
+        kept = [one.id for one in members if one.is_live and not filters.picks_breadcrumbs]
+        parts: Totals = await self._store.totals(kept)
+        for work in members:
             if work.id not in parts:
                 found = await self._crumbs(work, filters)
                 parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied or not work.is_live)
@@ -215,10 +215,10 @@ class AsyncWork:
 
     async def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
         """Return what happened in a work session and all under it, by time."""
-        family = await self._families.of(await self.read(ref))
-        top = family[0].depth
+        members = await self._store.of(await self.read(ref))
+        top = members[0].depth
         happenings: Happenings = []
-        for work in family:
+        for work in members:
             depth = work.depth - top
             happenings += [
                 timeline.left(work.id, one.breadcrumb, depth)
@@ -240,11 +240,11 @@ class AsyncWork:
 
     async def checkpoint(self, ref: str = "latest") -> WorkView:
         """Write the record and every breadcrumb that is not on disk yet."""
-        return await self._families.checkpoint(await self.resolve(ref))
+        return await self._store.checkpoint(await self.resolve(ref))
 
     async def sweep(self) -> Ids:
         """Write every work session of this project that has changes not on disk yet; returns their ids."""
-        return await self._families.sweep()
+        return await self._store.sweep()
 
     async def consume(self, cookie: str) -> Outcome:
         """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""
@@ -258,5 +258,5 @@ class AsyncWork:
     async def _known(self, cookie: str) -> str:
         work = await self.read(cookie)
         if not work.is_live:
-            await self._families.adopt(work)
+            await self._store.adopt(work)
         return work.id

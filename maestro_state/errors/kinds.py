@@ -1,4 +1,4 @@
-"""The families of errors: what a caller tells apart by exit code, and what belongs to no single room."""
+"""The kinds of errors: what a caller tells apart by exit code, and what belongs to no single room."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _NOTE = ".reason"
 Mark = tuple[int, int, int]  #: inode, size and time of change: what tells whether a file is still the same
 
 
-class Letter(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True):
     """A breadcrumb found in the mailbox."""
 
     source: str  #: the file, relative to the work session's folder
@@ -79,7 +79,7 @@ class Mailbox:
         self._watched: dict[str, tuple[Mark, int]] = {}
         self.rejected: list[Rejected] = []
 
-    def letters(self, now_ns: int) -> Iterator[Letter]:
+    def deliveries(self, now_ns: int) -> Iterator[Delivery]:
         """Yield what is new; what is no breadcrumb goes to `rejected` or, still young, waits for the next time."""
         try:
             folder = open_folder(self._root, self.path)
@@ -90,26 +90,26 @@ class Mailbox:
             self._take_back(folder)
             for place, depth, name in breadcrumb_files(folder):
                 seen.add(_source(depth, name))
-                letter = self._look(folder, place, depth, name, now_ns)
-                if letter is not None:
-                    yield letter
+                delivery = self._look(folder, place, depth, name, now_ns)
+                if delivery is not None:
+                    yield delivery
         self._watched = {source: known for source, known in self._watched.items() if source in seen}
 
-    def took(self, letter: Letter) -> None:
+    def took(self, delivery: Delivery) -> None:
         """Do not offer this file again unless it changes."""
-        self._done[letter.source] = letter.mark
+        self._done[delivery.source] = delivery.mark
 
-    def refuse(self, letter: Letter, reason: str) -> None:
+    def refuse(self, delivery: Delivery, reason: str) -> None:
         """Report a breadcrumb that could not be accepted; its file stays, for it is a breadcrumb."""
-        self.took(letter)
-        self.rejected.append(Rejected(self._named(letter.source), reason))
+        self.took(delivery)
+        self.rejected.append(Rejected(self._named(delivery.source), reason))
 
     @property
     def is_waiting(self) -> bool:
         """Tell whether there are files that may still be on their way in."""
         return bool(self._watched)
 
-    def _look(self, folder: Folder, place: Folder, depth: str, name: str, now_ns: int) -> Letter | None:
+    def _look(self, folder: Folder, place: Folder, depth: str, name: str, now_ns: int) -> Delivery | None:
         source = _source(depth, name)
         status = place.status(name)
         if status is None:
@@ -132,7 +132,7 @@ class Mailbox:
             return None
         self._watched.pop(source, None)
         is_own = name.startswith(file_stamp(crumb.timestamp)) and content == pretty(crumb.document())
-        return Letter(source, crumb, is_own, mark)
+        return Delivery(source, crumb, is_own, mark)
 
     def _has_settled(self, source: str, mark: Mark, now_ns: int) -> bool:
         """Tell whether a file has not changed for long enough, by its own clock or by ours."""

@@ -18,8 +18,8 @@ from maestro_state.net.faults import (
     AnswerLateError,
     ConnectionLostError,
     Fault,
-    Patience,
     ReplyError,
+    RetryPolicy,
     Where,
     is_passing,
     refusal,
@@ -166,11 +166,11 @@ class AsyncConnection:
 
     async def _attempt(self, packed: bytes, count: int, fault: Fault | None, limit_s: float | None = None) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""
-        patience: Patience | None = None
+        policy: RetryPolicy | None = None
         while True:
             if fault is not None:
-                patience = patience or Patience(self._where, known=self._known, retry_s=self.retry_s)
-                await self._recover(patience, fault)
+                policy = policy or RetryPolicy(self._where, known=self._known, retry_s=self.retry_s)
+                await self._recover(policy, fault)
             try:
                 if limit_s is None:
                     pipe = await self._shared()
@@ -256,11 +256,11 @@ class AsyncConnection:
         self._known = True
         return pipe
 
-    async def _recover(self, patience: Patience, fault: Fault) -> None:
+    async def _recover(self, policy: RetryPolicy, fault: Fault) -> None:
         """Wait as long as it makes sense after a fault, or raise ServerUnavailable."""
-        if self._revive is not None and patience.wants_revival(fault):
+        if self._revive is not None and policy.wants_revival(fault):
             await asyncio.to_thread(self._revive)
-        pause_s = patience.pause_after(fault)
+        pause_s = policy.pause_after(fault)
         if pause_s:
             await asyncio.sleep(pause_s)
 

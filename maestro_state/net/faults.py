@@ -1,7 +1,7 @@
 """What can go wrong between Maestro and a server, and what each fault means.
 
 Pure: decides, never sleeps or connects. The blocking, the asyncio and the library shells ask the same
-`Patience` after every fault, so that a lost server looks alike from everywhere. Every call Maestro makes is
+`RetryPolicy` after every fault, so that a lost server looks alike from everywhere. Every call Maestro makes is
 safe to repeat (a change carries a command id), so repeating is the answer to all that passes.
 """
 
@@ -120,7 +120,7 @@ def unreachable(where: Where, fault: Fault) -> ServerUnavailable:
     return raised
 
 
-class Patience:
+class RetryPolicy:
     """Decide after each fault of one call whether, and after what pause, it is tried again.
 
     A client that had been connected keeps trying for `retry_s` from the first fault on. One that never was

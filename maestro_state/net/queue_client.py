@@ -22,15 +22,15 @@ from maestro_state.net.url import Address
 #: Seconds one answer may take; above the longest wait of RQ's blocking reads.
 _ANSWER_S = 30.0
 #: Seconds one answer may take for a client that does not wait.
-_IMPATIENT_S = 2.0
+_NO_RETRY_S = 2.0
 #: First and longest pause between two tries, in seconds.
 _PAUSE_S, _PAUSE_MAX_S = 0.01, 0.5
 
 
-class _Patience(Retry):
+class _QueueRetry(Retry):
     """One for all connections of a client, so that it can run out in the middle of a command."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Patience:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _QueueRetry:
         """Stay the same one: redis-py gives each connection a copy, which nobody could reach any more."""
         del memo
         return self
@@ -45,7 +45,7 @@ class _OwnSocket(UnixDomainSocketConnection):
         return line
 
 
-def queue_client(address: Address, *, is_patient: bool = True) -> Redis:
+def queue_client(address: Address, *, retries: bool = True) -> Redis:
     """Return RQ's client for a plain, TLS, unix or Sentinel address; connects when first used.
 
     One that is not patient lets a command fail at once, or when the answer does not come soon.
@@ -54,9 +54,9 @@ def queue_client(address: Address, *, is_patient: bool = True) -> Redis:
         raise ConfigError(
             "RQ does not work on Redis Cluster", hint="set MAESTRO_QUEUE_URL to a plain or Sentinel server"
         )
-    answer_s = _ANSWER_S if is_patient else _IMPATIENT_S
+    answer_s = _ANSWER_S if retries else _NO_RETRY_S
     options = client_options(address, answer_s, min(answer_s, 5.0)) | {"client_name": address.client_name}
-    retry = _Patience(ExponentialBackoff(cap=_PAUSE_MAX_S, base=_PAUSE_S), -1 if is_patient else 0)
+    retry = _QueueRetry(ExponentialBackoff(cap=_PAUSE_MAX_S, base=_PAUSE_S), -1 if retries else 0)
     if address.scheme == "redis+sentinel":
         watchers = watcher_options(address, 5.0)
         sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]

@@ -15,8 +15,8 @@ from maestro_state.net.faults import (
     TIMEOUT_S,
     ConnectionLostError,
     Fault,
-    Patience,
     ReplyError,
+    RetryPolicy,
     Where,
     is_passing,
     refusal,
@@ -92,8 +92,8 @@ class _Clients:
         self._made += all_clients(client)
         return client
 
-    def _patience(self) -> Patience:
-        return Patience(self._where, known=self._known, retry_s=self.retry_s)
+    def _policy(self) -> RetryPolicy:
+        return RetryPolicy(self._where, known=self._known, retry_s=self.retry_s)
 
     def _first_passing(self, replies: list[Any]) -> ReplyError | None:
         self._known = True
@@ -179,7 +179,7 @@ class LibraryConnection(_Clients):
         self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None, *, together: Any = None
     ) -> list[Any]:
         """Send until there are whole answers; those that belong `together` go where that key is, on one connection."""
-        patience: Patience | None = None
+        policy: RetryPolicy | None = None
         while True:
             fault: Fault | None
             try:
@@ -190,8 +190,8 @@ class LibraryConnection(_Clients):
             except OSError as broken:
                 fault = broken
                 self._known = self._known or sentinel_answered(self._made, broken)
-            patience = patience or self._patience()
-            time.sleep(patience.pause_after(fault))
+            policy = policy or self._policy()
+            time.sleep(policy.pause_after(fault))
 
     def _try(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None, together: Any = None) -> list[Any]:
         try:
@@ -273,7 +273,7 @@ class AsyncLibraryConnection(_Clients):
         self, commands: Sequence[tuple[Any, ...]], limit_s: float | None = None, *, together: Any = None
     ) -> list[Any]:
         """Send until there are whole answers; those that belong `together` go where that key is, on one connection."""
-        patience: Patience | None = None
+        policy: RetryPolicy | None = None
         while True:
             fault: Fault | None
             try:
@@ -284,8 +284,8 @@ class AsyncLibraryConnection(_Clients):
             except OSError as broken:
                 fault = broken
                 self._known = self._known or sentinel_answered(self._made, broken)
-            patience = patience or self._patience()
-            await asyncio.sleep(patience.pause_after(fault))
+            policy = policy or self._policy()
+            await asyncio.sleep(policy.pause_after(fault))
 
     async def _try(self, commands: Sequence[tuple[Any, ...]], limit_s: float | None, together: Any = None) -> list[Any]:
         try:

@@ -17,8 +17,8 @@ from maestro_state.net.faults import (
     RETRY_S,
     TIMEOUT_S,
     Fault,
-    Patience,
     ReplyError,
+    RetryPolicy,
     Where,
     is_passing,
     refusal,
@@ -209,11 +209,11 @@ class Connection:
         self, packed: Sequence[bytes], count: int, fault: Fault | None, limit_s: float | None = None
     ) -> list[Any]:
         """Send until there are whole answers; `fault` is that of a try already made."""
-        patience: Patience | None = None
+        policy: RetryPolicy | None = None
         while True:
             if fault is not None:
-                patience = patience or Patience(self._where, known=self._known, retry_s=self.retry_s)
-                self._recover(patience, fault)
+                policy = policy or RetryPolicy(self._where, known=self._known, retry_s=self.retry_s)
+                self._recover(policy, fault)
             try:
                 replies = self._try(packed, count, limit_s)
             except OSError as broken:
@@ -256,13 +256,13 @@ class Connection:
         self._known = True
         return link
 
-    def _recover(self, patience: Patience, fault: Fault) -> None:
+    def _recover(self, policy: RetryPolicy, fault: Fault) -> None:
         """Wait as long as it makes sense after a fault, or raise ServerUnavailable."""
         # What broke one socket most likely broke all; and after READONLY the name may lead elsewhere by now.
         self.forget()
-        if self._revive is not None and patience.wants_revival(fault):
+        if self._revive is not None and policy.wants_revival(fault):
             self._revive()
-        pause_s = patience.pause_after(fault)
+        pause_s = policy.pause_after(fault)
         if pause_s:
             time.sleep(pause_s)
 

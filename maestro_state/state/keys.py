@@ -112,8 +112,8 @@ PARCEL_KEYS = (
     Key("asker", ":asker", "string", "nothing: that somebody waits for the parcel; gone after 5 s", "whoever pulls"),
 )
 
-#: Families of keys that one script may touch together, by the word script headers use.
-FAMILIES = {
+#: Groups of keys that one script may touch together, by the word script headers use.
+KEY_GROUPS = {
     "session": SESSION_KEYS,
     "index": INDEX_KEYS,
     "quarantine": QUARANTINE_KEYS,
@@ -127,8 +127,8 @@ FAMILIES = {
     "parcel": PARCEL_KEYS,
 }
 
-#: Family → names of its keys, in the order every script gets them.
-NAMES = {family: tuple(key.name for key in keys) for family, keys in FAMILIES.items()}
+#: Group → names of its keys, in the order every script gets them.
+NAMES = {group: tuple(key.name for key in keys) for group, keys in KEY_GROUPS.items()}
 
 #: The streams a follower reads, all in one id space.
 FOLLOWED = ("events", "messages", "outputs")

@@ -24,7 +24,7 @@ LUA_FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 
 _HEADER = re.compile(
     r"\A--\[\[\n(?P<name>\w+): (?P<purpose>.+?)\n"
-    r"KEYS     (?P<family>\w+): (?P<keys>[\w ]+)\n"
+    r"KEYS     (?P<group>\w+): (?P<keys>[\w ]+)\n"
     r"ARGV     (?P<argv>-|[\w .]+)\n"
     r"RETURNS  (?P<returns>.+)\n"
     r"INCLUDES (?P<includes>-|[\w ]+)\n\]\]\n",
@@ -36,7 +36,7 @@ class Script(msgspec.Struct, frozen=True):
     """One Lua file, ready to be sent."""
 
     name: str
-    family: str  #: which family of keys it is called with
+    group: str  #: which group of keys it is called with
     keys: tuple[str, ...]  #: the keys it touches by name
     argv: tuple[str, ...]  #: names of its arguments; a last one ending in ... takes the rest
     returns: tuple[str, ...]  #: the words it answers with
@@ -60,9 +60,9 @@ class Query(msgspec.Struct, frozen=True):
     read: Callable[[Any], Any]
 
 
-def _preamble(name: str, family: str, keys: tuple[str, ...], argv: tuple[str, ...]) -> str:
+def _preamble(name: str, group: str, keys: tuple[str, ...], argv: tuple[str, ...]) -> str:
     """Write the lines that give keys, arguments and state steps their names."""
-    lines = [f"local {key} = KEYS[{NAMES[family].index(key) + 1}]" for key in keys]
+    lines = [f"local {key} = KEYS[{NAMES[group].index(key) + 1}]" for key in keys]
     for position, argument in enumerate(argv, start=1):
         if argument.endswith("..."):
             lines.append(f"local {argument[:-3]} = {{unpack(ARGV, {position})}}")
@@ -95,14 +95,14 @@ def load(name: str) -> Script:
     if header is None or header["name"] != name:
         raise ScriptError(f"lua/{name}.lua does not open with its header")
     keys, argv, includes = (_words(header[part]) for part in ("keys", "argv", "includes"))
-    parts = [_preamble(name, header["family"], keys, argv)]
+    parts = [_preamble(name, header["group"], keys, argv)]
     for include in includes:
         parts.append(_read("includes", f"{include}.lua").strip())
     parts.append(text[header.end() :].strip())
     body = "\n".join(parts) + "\n"
     return Script(
         name=name,
-        family=header["family"],
+        group=header["group"],
         keys=keys,
         argv=argv,
         returns=tuple(word.split()[0] for word in header["returns"].replace("\n", " ").split("|")),

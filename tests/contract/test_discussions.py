@@ -233,8 +233,8 @@ async def test_a_repeated_command_is_said_once(backend: Backend):
     """The same command id gives the first event again."""
     async with backend.open_async() as maestro:
         meta = await maestro.discussions.start()
-        first = await maestro.discussions.say("hello", command_id="abcdefgh")
-        again = await maestro.discussions.say("hello", command_id="abcdefgh")
+        first = await maestro.discussions.say("hello", idempotency_key="abcdefgh")
+        again = await maestro.discussions.say("hello", idempotency_key="abcdefgh")
         assert again == first
         assert len(lines_on_disk(backend.project, meta.session_id)) == 1
 

@@ -23,10 +23,10 @@ async def test_a_repeated_command_is_done_once(backend: Backend):
     """The same command id gives the first answer again and adds nothing."""
     async with backend.open_async() as maestro:
         await maestro.sessions.start("once")
-        first = await maestro.messages.add("user", "hello", command_id="abcdefghijklmnop")
+        first = await maestro.messages.add("user", "hello", idempotency_key="abcdefghijklmnop")
         for _ in range(20):
             await maestro.messages.add("user", "between")
-        again = await maestro.messages.add("user", "hello", command_id="abcdefghijklmnop")
+        again = await maestro.messages.add("user", "hello", idempotency_key="abcdefghijklmnop")
 
         assert again.id == first.id
         assert len(await maestro.messages.since()) == 21
@@ -45,20 +45,20 @@ async def test_the_memory_of_commands_is_bounded(backend: Backend):
         assert backend.raw.hlen(record) == fields
         for number in range(300):
             clock.advance(seconds=1)
-            await maestro.messages.add("user", "x", command_id=f"command-{number:08}")
+            await maestro.messages.add("user", "x", idempotency_key=f"command-{number:08}")
         assert backend.raw.hlen(record) <= fields + 60 + 16
         for number in range(241, 300):
-            await maestro.messages.add("user", "x", command_id=f"command-{number:08}")
+            await maestro.messages.add("user", "x", idempotency_key=f"command-{number:08}")
         assert len(await maestro.messages.since()) == 400
 
 
 async def test_a_call_given_up_that_arrives_late_does_nothing(backend: Backend):
-    """Once a lane has gone on, an earlier call of it is refused."""
+    """Once a sequence has gone on, an earlier call of it is refused."""
     async with backend.open_async() as maestro:
         await maestro.sessions.start("late")
-        await maestro.messages.add("user", "second", command_id="lane:2")
+        await maestro.messages.add("user", "second", idempotency_key="sequence:2")
         with pytest.raises(Conflict):
-            await maestro.messages.add("user", "first", command_id="lane:1")
+            await maestro.messages.add("user", "first", idempotency_key="sequence:1")
         assert [message.content for message in await maestro.messages.since()] == ["second"]
 
 

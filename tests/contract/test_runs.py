@@ -97,7 +97,7 @@ async def test_a_repeated_start_is_one_run(backend: Backend):
     """The same command id starts one run, however often it is sent."""
     async with backend.open_async() as maestro:
         await maestro.sessions.start("runs", tool="echo")
-        runs = [await maestro.runs.start("p", command_id="same-command") for _ in range(3)]
+        runs = [await maestro.runs.start("p", idempotency_key="same-command") for _ in range(3)]
 
         assert [run.id for run in runs] == ["0001"] * 3
         assert len(await maestro.runs.list()) == 1

@@ -74,8 +74,8 @@ async def test_only_one_sweeps_and_a_dead_one_does_not_keep_others_out(backend: 
         alive = await server.run(leases.take_lease(terms, leases.SWEEP, "alive", later))
         assert int(alive.fence) > int(dead.fence)
         assert (await server.run(leases.take_lease(terms, leases.SWEEP, "dead", later, dead.fence))).fence is None
-        assert await server.run(leases.leave_lease(terms, leases.SWEEP, dead, "0")) == "LOST"
-        await server.run(leases.leave_lease(terms, leases.SWEEP, alive, "0"))
+        assert await server.run(leases.release_lease(terms, leases.SWEEP, dead, "0")) == "LOST"
+        await server.run(leases.release_lease(terms, leases.SWEEP, alive, "0"))
         assert (await maestro.archive.sweep()).checkpointed == [session.id]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from maestro_state.errors import ServerUnavailable
 from maestro_state.net import connect, connect_async
-from maestro_state.net.faults import ConnectionLostError, Patience, ReplyError, Where
+from maestro_state.net.faults import ConnectionLostError, ReplyError, RetryPolicy, Where
 from tests.support.servers import free_port, lossy_proxy, raw_call, raw_socket, valkey
 from tests.support.waiting import wait_until
 
@@ -290,12 +290,12 @@ def test_not_a_redis_server_is_reported():
 def test_patience_pauses_longer_and_ends():
     """Pauses start at none, grow, stay bounded, and end when the time is over."""
     now = [0.0]
-    patience = Patience(Where("redis://h"), known=True, retry_s=5.0, clock=lambda: now[0])
+    policy = RetryPolicy(Where("redis://h"), known=True, retry_s=5.0, clock=lambda: now[0])
     pauses = []
 
     def go_on():
         while True:
-            pauses.append(patience.pause_after(ConnectionLostError("gone")))
+            pauses.append(policy.pause_after(ConnectionLostError("gone")))
             now[0] += pauses[-1]
 
     with pytest.raises(ServerUnavailable, match="redis://h: gone"):
@@ -308,10 +308,10 @@ def test_patience_pauses_longer_and_ends():
 
 def test_patience_with_a_stranger():
     """A server never reached gets one more try, one that answers LOADING gets the whole time."""
-    patience = Patience(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
-    patience.pause_after(ConnectionRefusedError(111, "Connection refused"))
+    policy = RetryPolicy(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
+    policy.pause_after(ConnectionRefusedError(111, "Connection refused"))
     with pytest.raises(ServerUnavailable, match="cannot reach redis://h: Connection refused"):
-        patience.pause_after(ConnectionRefusedError(111, "Connection refused"))
-    patience = Patience(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
+        policy.pause_after(ConnectionRefusedError(111, "Connection refused"))
+    policy = RetryPolicy(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
     for _ in range(10):
-        patience.pause_after(ReplyError("LOADING the dataset"))
+        policy.pause_after(ReplyError("LOADING the dataset"))

@@ -21,9 +21,9 @@ DIES = """
 import os, signal, sys
 from maestro_state import Maestro
 with Maestro(sys.argv[1]) as maestro:
-    families = maestro.work._families
-    families.batch = 3
-    families.apply(sys.argv[2])
+    store = maestro.work._store
+    store.batch = 3
+    store.apply(sys.argv[2])
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -73,12 +73,12 @@ def test_lost_replies_double_nothing(project, tmp_path):
     ):
         maestro.server.connection.retry_s = 60.0
         work_id = maestro.work.start("t").session_id
-        maestro.work._families.batch = 5
+        maestro.work._store.batch = 5
         applied = 0
         for number in range(300):
             maestro.work.add_breadcrumb(work_id, crumb(str(number)))
             if number % 10 == 9:
-                while count := maestro.work._families.apply(work_id):
+                while count := maestro.work._store.apply(work_id):
                     applied += count
         assert applied == 300
         assert maestro.work.stats(work_id).breadcrumbs == 300
@@ -99,7 +99,7 @@ async def test_ten_producers_and_ten_work_sessions_keep_apart(real: Backend):
         async def consume(work_id: str) -> None:
             async with AsyncMaestro(real.project) as own:
                 while (await own.work.read(work_id)).applied < 200:
-                    await own.work._families.apply(work_id)
+                    await own.work._store.apply(work_id)
 
         await asyncio.gather(*(produce(name) for name in range(10)), *(consume(work_id) for work_id in ids))
         for at, work_id in enumerate(ids):

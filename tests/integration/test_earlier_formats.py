@@ -30,7 +30,7 @@ THEN_MS = 1_794_900_060_000
 LIFE_MS = 40 * 24 * 3600 * 1000
 
 
-def put_back(backend: Backend, form: str) -> dict[str, Any]:
+def requeue(backend: Backend, form: str) -> dict[str, Any]:
     """Have a server and a checkout as that commit left them; return what it read there."""
     backend.raw.flushall()
     for line in (EARLIER / form / "server.jsonl").read_text().splitlines():
@@ -66,7 +66,7 @@ def seen(maestro: Maestro, session_id: str) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMS)
 def test_earlier_forms_are_read_as_they_were(real: Backend, form: str):
     """Live, waiting, ended and checkpointed sessions are read as the commit that wrote them read them."""
-    expected = put_back(real, form)
+    expected = requeue(real, form)
     with real.open(now_ms=Clock(THEN_MS)) as maestro:
         for one in expected.values():
             assert seen(maestro, one["id"]) == one
@@ -75,7 +75,7 @@ def test_earlier_forms_are_read_as_they_were(real: Backend, form: str):
 @pytest.mark.parametrize("form", FORMS)
 def test_earlier_forms_go_on_and_are_archived_right(real: Backend, form: str):
     """They take changes, a waiting run is carried out, and what is archived then is what was there."""
-    expected = put_back(real, form)
+    expected = requeue(real, form)
     with real.open(now_ms=Clock(THEN_MS)) as maestro:
         for kind in ("live", "synced", "pending"):
             session_id = expected[kind]["id"]

@@ -93,7 +93,7 @@ def test_whoever_leaves_takes_job_parcel_and_sign_along(
     raw.set("rq:worker:maestro-busy", "", ex=60)
     seen: list[tuple[int, int, int]] = []
 
-    def wait(self, token: str, _patience_s: float):
+    def wait(self, token: str, _timeout_s: float):
         parcel, asker = self._server.terms.keys.parcel(token)
         raw.rpush(parcel, b"a piece")
         raw.expire(parcel, 60)

@@ -43,7 +43,7 @@ def test_somebody_else_who_writes_is_waited_for(real):
         server = maestro.server
         other = server.run(leases.take_lease(server.terms, leases.SWEEP, "other", maestro.schedule.now_ms()))
         assert not has_all_on_disk(maestro, True)
-        server.run(leases.leave_lease(server.terms, leases.SWEEP, other))
+        server.run(leases.release_lease(server.terms, leases.SWEEP, other))
         assert has_all_on_disk(maestro, True)
         assert archived(maestro) == ids
 

@@ -80,14 +80,14 @@ class SessionLife(RuleBasedStateMachine):
         """A message is added."""
         it, now = self.model[session_id], self.clock()
         self.commands += 1
-        command_id = f"command-{self.commands}"
+        idempotency_key = f"command-{self.commands}"
         added = self.expect(
             it.refusal(now),
-            lambda: self.maestro.messages.add("user", content, session_id, command_id=command_id),
+            lambda: self.maestro.messages.add("user", content, session_id, idempotency_key=idempotency_key),
         )
         if added:
             assert not it.messages or order(added.id) > order(it.messages[-1][0])
-            it.add(now, added.id, content, command_id)
+            it.add(now, added.id, content, idempotency_key)
 
     @rule(session_id=sessions)
     def repeat_message(self, session_id):
@@ -95,10 +95,10 @@ class SessionLife(RuleBasedStateMachine):
         it = self.model[session_id]
         if it.last_command is None or abs(self.clock() - it.last_command[1]) > 30_000:
             return
-        command_id, _, message_id = it.last_command
+        idempotency_key, _, message_id = it.last_command
         again = self.expect(
             SessionNotFound if it.is_gone else None,
-            lambda: self.maestro.messages.add("user", "again", session_id, command_id=command_id),
+            lambda: self.maestro.messages.add("user", "again", session_id, idempotency_key=idempotency_key),
         )
         assert again is None or again.id == message_id
 

@@ -50,11 +50,11 @@ class Modelled:
         if event:
             self.events.append(event)
 
-    def add(self, now: int, message_id: str, content: str, command_id: str) -> None:
+    def add(self, now: int, message_id: str, content: str, idempotency_key: str) -> None:
         """Record a message."""
         self.touch(now, "message.added")
         self.messages.append((message_id, content))
-        self.last_command = (command_id, now, message_id)
+        self.last_command = (idempotency_key, now, message_id)
 
     def revision(self, name: str) -> int:
         """Return the revision of a field."""

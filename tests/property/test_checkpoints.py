@@ -28,7 +28,7 @@ from tests.support.backends import Backend, Clock
 #: What can happen, and what happens more often than other things.
 KINDS = (
     *("message", "field", "text", "same_text", "file", "remove", "run", "preview", "claim", "print", "usage", "finish"),
-    *("fail", "cancel", "lose", "promote", "tool", "stranger", "save", "put_back", "behind"),
+    *("fail", "cancel", "lose", "promote", "tool", "stranger", "save", "restore", "behind"),
 )
 OFTEN = ("checkpoint", "checkpoint", "run", "claim", "print", "print", "finish")
 #: With the number of an item or run that it happens to, counted from the newest.
@@ -40,7 +40,7 @@ FULL = (
     *("finish", "stranger", "checkpoint", "promote", "run", "claim", "print", "checkpoint", "lose", "checkpoint"),
     *("preview", "field", "tool", "stranger", "run", "claim", "print", "save", "print", "same_text", "checkpoint"),
     *(
-        "put_back",
+        "restore",
         "behind",
         "message",
         "print",
@@ -71,7 +71,7 @@ class Life:
         self.claims: dict[str, tuple[Claim, bytes]] = {}
         self.strangers: dict[Path, str] = {}
         self.saved: dict[str, bytes] = {}
-        self.was_put_back = False
+        self.was_restored = False
         #: Messages and events that were archived, by their ids.
         self.archived: dict[str, dict[str, bytes]] = {layout.MESSAGES: {}, layout.EVENTS: {}}
         self.count = 0
@@ -180,14 +180,14 @@ class Life:
         keys = self.maestro.server.terms.keys.session(self.session_id)
         self.saved = {key: self.raw.dump(key) for key in keys if self.raw.exists(key)}
 
-    def put_back(self, back: int) -> None:
+    def restore(self, back: int) -> None:
         """The server loses what came after; owners of runs repeat what it does not have."""
         if not self.saved:
             raise WorkFailed("nothing was saved")
         self.raw.delete(*self.maestro.server.terms.keys.session(self.session_id))
         for key, value in self.saved.items():
             self.raw.restore(key, 10**9, value)
-        self.was_put_back = True
+        self.was_restored = True
         self.runs = [run.id for run in self.maestro.runs.list()]
         for run_id, (claim, printed) in [*self.claims.items()]:
             with suppress(MaestroError):
@@ -201,7 +201,7 @@ class Life:
     def checkpoint(self) -> None:
         self.message(0)  # what has no event, such as a sign of life, is archived with the next one that has
         with ExitStack() as stack:
-            if self.was_put_back:
+            if self.was_restored:
                 # Behind since: what the archive has is kept as it is until the session gets further, or ends.
                 stack.enter_context(suppress(ArchiveFailed))
             assert self.maestro.archive.sync().current
@@ -222,7 +222,7 @@ class Life:
             here, there = ({layout.id_of_line(line): line for line in files.get(name, b"").splitlines()}
                            for files in (found, wanted))  # fmt: skip
             archived |= there
-            if self.was_put_back:  # what the archive has it keeps, though the server lost it, each at its place
+            if self.was_restored:  # what the archive has it keeps, though the server lost it, each at its place
                 assert here == archived
                 assert [*here] == sorted(here, key=id_order)
                 found[name] = wanted[name] = b""
@@ -294,7 +294,7 @@ def test_most_checkpoints_read_only_what_changed(real: Backend, monkeypatch):
         assert whole[-1]
 
 
-def test_a_server_that_was_put_back_is_read_whole(real: Backend):
+def test_a_server_that_was_restored_is_read_whole(real: Backend):
     """What the archive had of the history that is gone goes with it, as soon as the session goes on."""
     clock = Clock()
     with real.open(now_ms=clock) as maestro:

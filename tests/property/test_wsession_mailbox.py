@@ -47,15 +47,15 @@ def test_every_file_is_a_letter_or_set_aside(files: dict[str, bytes], depth: int
             if not name.startswith(".") and len(name.encode()) < 200:
                 wanted[post(root, (ID,), f"x{name}", content, depth).name] = content
         box = Mailbox(str(root), (ID,), limit=1000)
-        letters = list(box.letters(1 << 62))
-        assert "good" in [letter.breadcrumb.breadcrumb_id for letter in letters]
-        assert len(letters) + len(box.rejected) == len(wanted) + 1
+        deliveries = list(box.deliveries(1 << 62))
+        assert "good" in [delivery.breadcrumb.breadcrumb_id for delivery in deliveries]
+        assert len(deliveries) + len(box.rejected) == len(wanted) + 1
         assert all(one.reason for one in box.rejected)
         aside = root / "docs/sessions" / ID / "rejected"
         kept = [path.read_bytes() for path in aside.glob("*.json")] if aside.exists() else []
         taken = [path.read_bytes() for path in (root / "docs/sessions" / ID / "breadcrumbs").glob("*/*.json")]
         assert sorted(kept + taken) == sorted([*wanted.values(), good.read_bytes()])
-        assert list(Mailbox(str(root), (ID,), limit=1000).letters(1 << 62)) == letters
+        assert list(Mailbox(str(root), (ID,), limit=1000).deliveries(1 << 62)) == deliveries
     finally:
         shutil.rmtree(root)
 

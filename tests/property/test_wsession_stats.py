@@ -85,9 +85,9 @@ def test_roll_up_is_what_a_plain_count_gives(tree: list[tuple[int, list[Breadcru
             while at >= 0:
                 under[ids[at]] += crumbs
                 at = parents[at]
-        maestro.work._families.batch = batch
+        maestro.work._store.batch = batch
         for work_id in ids:
-            while maestro.work._families.apply(work_id):
+            while maestro.work._store.apply(work_id):
                 pass
         for work_id in ids:
             unique = list({one.breadcrumb_id: one for one in under[work_id]}.values())

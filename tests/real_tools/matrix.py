@@ -27,7 +27,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "tools.md"
 _PART = re.compile(r"<!-- tools-matrix -->\n.*?<!-- /tools-matrix -->", re.DOTALL)
 
 #: A tool that goes on trying is ended after this long, in seconds.
-PATIENCE_S = "25"
+TIMEOUT_S = "25"
 
 #: What is not there, and is no fault: tool and column → why.
 LACKS = {
@@ -138,7 +138,7 @@ def refused(status: str) -> Callable[[Bench], str]:
 
     def check(bench: Bench) -> str:
         began = time.monotonic()
-        ran = bench.run(f"hello @{status}@", "--timeout", PATIENCE_S)
+        ran = bench.run(f"hello @{status}@", "--timeout", TIMEOUT_S)
         expect(ran.get("status") == "error", ran)
         took = time.monotonic() - began
         retries = sum(one["kind"] == "retry" for one in bench.events(ran["id"], "run.activity"))

@@ -6,14 +6,16 @@ import re
 
 import redis
 
-from maestro_state.state.keys import FAMILIES
+from maestro_state.state.keys import KEY_GROUPS
 
 #: RQ's own keys, on whose names and lifetimes it decides itself.
 FOREIGN = re.compile(rb"rq:.*")
 
 _TAG = rb"[\w-]+:\{[^{}]+\}"
 _DECLARED = [
-    (re.compile(_TAG + re.escape(key.suffix).encode()), key.type.encode()) for keys in FAMILIES.values() for key in keys
+    (re.compile(_TAG + re.escape(key.suffix).encode()), key.type.encode())
+    for keys in KEY_GROUPS.values()
+    for key in keys
 ]
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.01
 #: Longest wait, in seconds. It costs nothing when all is well; a busy machine may hold a process up for many seconds.
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
-def wait_until(predicate: Callable[[], object], message: str, timeout_s: float = PATIENCE_S) -> None:
+def wait_until(predicate: Callable[[], object], message: str, timeout_s: float = TIMEOUT_S) -> None:
     """Return when `predicate()` is true; fail with `message` when it is not in time."""
     pause = threading.Event()
     ends_at = time.monotonic() + timeout_s

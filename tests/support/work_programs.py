@@ -54,11 +54,11 @@ def produce(project: str, work_id: str, name: int, count: int, chance: random.Ra
 def consume(project: str, work_id: str, count: int, chance: random.Random) -> None:
     """Apply, a few at a time, until all are."""
     with Maestro(project) as maestro:
-        families = maestro.work._families
-        families.batch = 3
+        store = maestro.work._store
+        store.batch = 3
         maestro.server.connection.script = mortal(maestro.server.connection.script, chance)
         while (work := maestro.work.read(work_id)).applied < count:
-            while families.apply(work_id):
+            while store.apply(work_id):
                 pass
             wait = wait_for_more(maestro.server.terms, work_id, work.cursor, "$", WAIT_MS)
             maestro.server.connection.block(*wait, block_ms=WAIT_MS)

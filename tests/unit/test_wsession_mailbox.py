@@ -22,7 +22,7 @@ def mailbox(root: Path) -> Mailbox:
 
 def ids(box: Mailbox, now_ns: int) -> list[str]:
     """Return the ids of what is new, without taking it."""
-    return [letter.breadcrumb.breadcrumb_id for letter in box.letters(now_ns)]
+    return [delivery.breadcrumb.breadcrumb_id for delivery in box.deliveries(now_ns)]
 
 
 def test_a_file_still_being_written_is_waited_for(tmp_path: Path):
@@ -124,12 +124,12 @@ def test_what_was_taken_is_offered_again_only_if_it_changes(tmp_path: Path):
     """A consumer remembers what it has seen, by what tells a file from its successor."""
     box = mailbox(tmp_path)
     file = post(tmp_path, (ID,), "a", WHOLE)
-    for letter in box.letters(0):
-        box.took(letter)
+    for delivery in box.deliveries(0):
+        box.took(delivery)
     assert ids(box, 0) == []
     file.write_bytes(WHOLE.replace(b'"w"', b'"other"'))
     assert ids(box, 0) == ["other"]
-    (letter,) = box.letters(0)
-    box.refuse(letter, "not now")
+    (delivery,) = box.deliveries(0)
+    box.refuse(delivery, "not now")
     assert ids(box, 0) == []
     assert box.rejected[0].reason == "not now"

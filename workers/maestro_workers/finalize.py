@@ -45,7 +45,7 @@ class PutBack:
             self._waiting.remove(one)
 
 
-def finalize(maestro: Maestro, put_back: PutBack, session_id: str, attempt: int) -> None:
+def finalize(maestro: Maestro, requeue: PutBack, session_id: str, attempt: int) -> None:
     """Archive a session, or say why not and leave it to others. Repeatable."""
     with bound(session=session_id):
         try:
@@ -58,7 +58,7 @@ def finalize(maestro: Maestro, put_back: PutBack, session_id: str, attempt: int)
             if not maestro.archive.defer(session_id, str(error)):
                 _log.info("archived_by_others")
                 return
-            is_back = put_back.later(session_id, attempt)
+            is_back = requeue.later(session_id, attempt)
             _log.warning("archive_left_to_others", reason=str(error), attempt=attempt, requeued=is_back)
         except (MaestroError, OSError) as error:
             _log.error("not_archived", reason=str(error), attempt=attempt)

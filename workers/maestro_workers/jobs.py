@@ -21,7 +21,7 @@ def equip(workshop: Workshop) -> None:
 def finalize_session(session_id: str, attempt: str) -> None:
     """Archive a session that has ended, unless somebody else did."""
     workshop = _workshop or Workshop(".")
-    finalize(workshop.maestro, workshop.put_back, session_id, int(attempt))
+    finalize(workshop.maestro, workshop.requeue, session_id, int(attempt))
 
 
 def send_archive(ref: str, token: str) -> None:

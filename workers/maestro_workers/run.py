@@ -68,7 +68,7 @@ class Workshop:
 
     #: Whether a run is under way: not what follows it, which can be done again.
     is_at_work: bool = field(default=False, init=False)
-    put_back: PutBack = field(default_factory=PutBack, init=False)
+    requeue: PutBack = field(default_factory=PutBack, init=False)
     _maestro: Maestro | None = field(default=None, init=False)
 
     @property

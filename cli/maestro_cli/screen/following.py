@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from maestro_state.models.run import Run
 
 #: Seconds a run may wait before it is said that there is no worker,
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 #: and where the stack brings its own: on a busy machine that one is still starting, and nobody has to do anything.
 _OWN_WORKER_S = 60.0
 #: Seconds a run may wait behind others before a program that follows it is told.
@@ -70,7 +70,7 @@ class _Screen:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._has_line = sys.stderr.isatty()
-        self._patience_s = _OWN_WORKER_S if app.maestro.settings.redis_url is None else _PATIENCE_S
+        self._timeout_s = _OWN_WORKER_S if app.maestro.settings.redis_url is None else _TIMEOUT_S
 
     def __enter__(self) -> Self:
         self._over.clear()
@@ -132,7 +132,7 @@ class _Screen:
 
     def is_overdue(self, waited_s: float) -> bool:
         """Tell whether it is time to ask if there is a worker at all."""
-        return not self._claimed and not self._warned and waited_s >= self._patience_s
+        return not self._claimed and not self._warned and waited_s >= self._timeout_s
 
     def _waits(self) -> str:
         """Say what the run waits for, and how many are before it."""

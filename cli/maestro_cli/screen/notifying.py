@@ -15,7 +15,7 @@ notify_option = click.option(
 )
 
 #: Seconds that the command may take.
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 def tell(command: str | None, run: Run) -> None:
@@ -35,7 +35,7 @@ def tell(command: str | None, run: Run) -> None:
     try:
         words = [*shlex.split(command), output.safe(f"run {run.id} of {run.tool}: {run.status}")]
         subprocess.run(words, input=msgspec.json.encode(run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       timeout=_PATIENCE_S, check=True)  # fmt: skip
+                       timeout=_TIMEOUT_S, check=True)  # fmt: skip
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         output.warning(f"MAESTRO_NOTIFY could not be told: {reason}")

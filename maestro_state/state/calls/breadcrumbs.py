@@ -50,7 +50,7 @@ def add_breadcrumb(terms: Terms, stamp: Stamp, work_id: str, crumb: Breadcrumb, 
     named = (source or "").encode("utf-8", "replace")
     if named:
         fields += ["source", named]
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, int(source is not None),
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, int(source is not None),
             crumb.breadcrumb_id, named, *fields, "body", body)  # fmt: skip
 
     def read(reply: list[Any]) -> tuple[str, bool, Any]:
@@ -71,13 +71,13 @@ def known_breadcrumbs(terms: Terms, work_id: str, ids: list[str]) -> Query:
     return Query(("HMGET", terms.keys.of_work(work_id, "ids"), *ids), read)
 
 
-def apply_breadcrumbs(terms: Terms, command_id: str, work_id: str, limit: int) -> Call:
+def apply_breadcrumbs(terms: Terms, idempotency_key: str, work_id: str, limit: int) -> Call:
     """Apply the next breadcrumbs; answers how many there were, 0 when all are applied.
 
     Repeatable: whoever calls it, and however often, each breadcrumb is applied once. It is no activity: it happens
     at the time of the last one (0 is before every other), so that it prolongs no life and is not refused after its end.
     """
-    args = (command_id, 0, terms.grace_ms, terms.user, limit)
+    args = (idempotency_key, 0, terms.grace_ms, terms.user, limit)
     return Call(load("apply_breadcrumbs"), terms.keys.work(work_id), args,
                 lambda reply: accept_work(reply, work_id, "applying breadcrumbs"))  # fmt: skip
 

@@ -246,7 +246,7 @@ def fill_session(
     terms: Terms, stamp: Stamp, session_id: str, parts: list[Any], *, life_ms: int, ctx_seq: int, target: str
 ) -> Call:
     """Give a new session a part of what it takes over; with a `target` state it is the last part."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, life_ms, target, ctx_seq,
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, life_ms, target, ctx_seq,
             len(parts) // 3, *parts)  # fmt: skip
     return Call(load("fill_session"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "filling it"))  # fmt: skip

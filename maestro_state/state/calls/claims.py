@@ -145,8 +145,8 @@ def finish_run(terms: Terms, stamp: Stamp, claim: Claim, ended: Ended) -> Call:
     if ended.status == "success" and ended.size:
         path = f"../runs/{run.id}/output.txt"
         last = msgspec.json.encode({"run_id": run.id, "path": path, "timestamp": finished_at})
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run.id, claim.fence, ended.status,
-            _COUNTERS.get(ended.status, ""), msgspec.json.encode(end), last, run.tool,
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run.id, claim.fence,
+            ended.status, _COUNTERS.get(ended.status, ""), msgspec.json.encode(end), last, run.tool,
             *_said(run, ended))  # fmt: skip
     return Call(load("finish_run"), terms.keys.session(claim.session_id), args,
                 lambda reply: _accept(reply, claim, "finishing a run"))  # fmt: skip

@@ -290,7 +290,7 @@ def missing_blobs(terms: Terms, session_id: str, digests: Sequence[str]) -> Call
 
 def put_blobs(terms: Terms, stamp: Stamp, session_id: str, contents: dict[str, bytes]) -> Call:
     """Keep contents by their digest; repeatable."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, *(part for pair in contents.items() for part in pair))
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, *(part for pair in contents.items() for part in pair))
     return Call(load("put_blobs"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "adding context"))  # fmt: skip
 
@@ -301,7 +301,7 @@ def add_context(
     """Append items whose contents are there already; returns the number of the first."""
     marks = (relevant.run_id, _encode(relevant)) if relevant else ("", "")
     rows = [part for item in items for part in _row(item)]
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *_STEP, *marks, *rows)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *_STEP, *marks, *rows)
     return Call(load("add_context"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "adding context"))  # fmt: skip
 
@@ -322,7 +322,7 @@ def remove_context(
     terms: Terms, stamp: Stamp, session_id: str, item_ids: Sequence[str], *, is_clearing: bool = False
 ) -> Call:
     """Take items out of the active list; returns how many. Clearing passes over those that are out already."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *reversed(_STEP),
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *reversed(_STEP),
             int(is_clearing), *item_ids)  # fmt: skip
     return Call(load("remove_context"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "removing context"))  # fmt: skip
@@ -331,6 +331,6 @@ def remove_context(
 def set_tool(terms: Terms, stamp: Stamp, session_id: str, tool: str, options: ToolOptions) -> Call:
     """Choose the tool of a session, and the defaults of its runs."""
     stored = msgspec.json.encode(options) if options != ToolOptions() else b""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, tool, stored)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, tool, stored)
     return Call(load("set_tool"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "choosing a tool"))  # fmt: skip

@@ -102,7 +102,7 @@ def start_discussion(terms: Terms, stamp: Stamp, meta: Meta, *, after_micros: in
         "initial_prompt": meta.initial_prompt.encode("utf-8", "replace"),
     }
     present = [part for name, value in fields.items() if value for part in (name, value)]
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(DiscussionStatus.OPEN), terms.ttl_ms,
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, str(DiscussionStatus.OPEN), terms.ttl_ms,
             micros_of(meta.created_at), id_after(now_micros), *present)  # fmt: skip
 
     def read(reply: list[Any]) -> bool:
@@ -131,7 +131,7 @@ def add_event(
 ) -> Call:
     """Append one event to an open discussion; `engine` is the tool that said it."""
     prompt = payload["content"] if kind == USER else ""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, kind, _stored(payload), prompt,
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, kind, _stored(payload), prompt,
             engine or "", payload.get("model", "default"))  # fmt: skip
     return _call("add_discussion_event", terms, discussion_id, args, "saying something")
 
@@ -142,7 +142,15 @@ def finish_discussion(terms: Terms, stamp: Stamp, meta: Meta, payload: Any) -> C
     stored = _stored(payload)
     if len(stored) > terms.max_value_bytes:
         raise InvalidValue(f"the final JSON is {len(stored)} bytes; at most {terms.max_value_bytes} are kept")
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(DiscussionStatus.CLOSED), FINAL, stored)
+    args = (
+        stamp.idempotency_key,
+        stamp.now_ms,
+        terms.grace_ms,
+        terms.user,
+        str(DiscussionStatus.CLOSED),
+        FINAL,
+        stored,
+    )
     return _call("finish_discussion", terms, meta.session_id, args, "finishing it")
 
 

@@ -57,11 +57,11 @@ def take_lease(terms: Terms, task: str, holder: str, server_ms: int, fence: str 
     return Call(load("take_lease"), terms.keys.lease(task), args, read)
 
 
-def leave_lease(terms: Terms, task: str, lease: Lease, cursor: str | None = None) -> Call:
+def release_lease(terms: Terms, task: str, lease: Lease, cursor: str | None = None) -> Call:
     """Let the next one in; with a `cursor`, tell it where to go on."""
     notes = () if cursor is None else (CURSOR, cursor)
     args = (lease.holder, lease.fence, *notes)
-    return Call(load("leave_lease"), terms.keys.lease(task), args, lambda reply: text(reply[0]))
+    return Call(load("release_lease"), terms.keys.lease(task), args, lambda reply: text(reply[0]))
 
 
 def note_upkeep(terms: Terms, field: str, server_ms: int, fence: str = "0") -> Call:

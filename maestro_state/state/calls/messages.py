@@ -44,7 +44,7 @@ def add_message(terms: Terms, stamp: Stamp, session_id: str, role: str, content:
         fields += [name, part]
     if size > terms.max_value_bytes:
         raise InvalidValue(f"the message is {size} bytes; at most {terms.max_value_bytes} are kept")
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *fields)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *fields)
     return Call(load("add_message"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "adding a message"))  # fmt: skip
 

@@ -148,8 +148,8 @@ def start_run(
     )
     rest = msgspec.json.encode(run).removeprefix(b'{"id":"",')
     target = "" if request.dry else str(SessionState.RUNNING)
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool, rest,
-            msgspec.json.encode(arranged(sent, parts)), digest, prompt, request.retries, request.edits_told or "",
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool,
+            rest, msgspec.json.encode(arranged(sent, parts)), digest, prompt, request.retries, request.edits_told or "",
             *said(prompt, request.tool, request.options.model),
             *(value for one in parts for value in (one.item.digest, one.content)))  # fmt: skip
 
@@ -214,7 +214,7 @@ def ending(now_ms: int, error: str, **fields: Any) -> bytes:
 def cancel_run(terms: Terms, stamp: Stamp, session_id: str, run_id: str) -> Call:
     """Cancel a run; the reply is `canceled`, or `running` when its owner has been asked to end it."""
     why = ending(stamp.now_ms, "canceled before it started")
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run_id, why)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *resting(), run_id, why)
 
     def read(reply: list[Any]) -> Any:
         word = text(reply[0])

@@ -34,7 +34,7 @@ def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fiel
     """Make a session; `fields` are further fields of the record, those without a value left out."""
     limit = terms.max_value_bytes
     present = [part for name, value in fields.items() if value for part in (name, text_bytes(name, value, limit))]
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(SessionState.STARTED), ttl_ms,
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, str(SessionState.STARTED), ttl_ms,
             "user_id", terms.user, *present)  # fmt: skip
     return Call(load("start_session"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "starting it"))  # fmt: skip
@@ -42,7 +42,7 @@ def start_session(terms: Terms, stamp: Stamp, session_id: str, ttl_ms: int, fiel
 
 def finalize_session(terms: Terms, stamp: Stamp, session_id: str) -> Call:
     """Freeze a session as finished."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED))
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED))
 
     def read(reply: list[Any]) -> Any:
         if text(reply[0]) == "BAD_STATE" and text(reply[1]) == SessionState.RUNNING:
@@ -56,7 +56,7 @@ def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> C
     """Freeze a session as given up."""
     why = text_bytes("the reason", reason, terms.max_value_bytes)
     ending = msgspec.json.encode({"finished_at": iso(stamp.now_ms), "error": "the session was aborted"})
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), why, ending)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, str(SessionState.ABORTED), why, ending)
     return Call(load("abort_session"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "aborting it"))  # fmt: skip
 
@@ -89,7 +89,7 @@ def read_life(terms: Terms, session_id: str, now_ms: int) -> Query:
 def set_field(terms: Terms, stamp: Stamp, session_id: str, field: str, value: Any, if_revision: int | None) -> Call:
     """Replace a settable field, if its revision is still `if_revision`; returns the new revision."""
     stored = _stored(terms, field, value)
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, field, stored,
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, field, stored,
             -1 if if_revision is None else if_revision)  # fmt: skip
     return Call(load("set_field"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, f"setting {field}"))  # fmt: skip

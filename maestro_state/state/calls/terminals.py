@@ -17,7 +17,7 @@ BEAT_MS = 5_000
 
 def attach_terminal(terms: Terms, stamp: Stamp, session_id: str, terminal: Terminal) -> Call:
     """Show a terminal as attached for a while."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, msgspec.json.encode(terminal), SHOWN_MS)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, msgspec.json.encode(terminal), SHOWN_MS)
     return Call(load("attach_terminal"), terms.keys.session(session_id), args,
                 lambda reply: accept(reply, session_id, "attaching to it"))  # fmt: skip
 

@@ -35,4 +35,4 @@ class Stamp(msgspec.Struct, frozen=True):
     """When a call is made, and the id that makes a repeat of it recognisable."""
 
     now_ms: int
-    command_id: str
+    idempotency_key: str

@@ -93,14 +93,14 @@ def start_work(
         fields += ["created_at", created_ms]
     if status in WORK_ENDED:
         fields += ["ended_at", stamp.now_ms]
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, str(status), ttl_ms, *fields)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, str(status), ttl_ms, *fields)
     return Call(load("start_work"), terms.keys.work(path[-1]), args,
                 lambda reply: accept_work(reply, path[-1], "starting it"))  # fmt: skip
 
 
 def add_child(terms: Terms, stamp: Stamp, parent_id: str, child_id: str) -> Call:
     """Note a child in its parent; before the child is made, so that none is ever missing from its parent."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, child_id)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, child_id)
     return Call(load("add_child"), terms.keys.work(parent_id), args,
                 lambda reply: accept_work(reply, parent_id, "starting a child"))  # fmt: skip
 
@@ -109,14 +109,14 @@ def end_work(terms: Terms, stamp: Stamp, work_id: str, status: str, children_see
     """End a work session for good."""
     if status not in WORK_ENDED:
         raise InvalidValue(f"'{status[:40]}' is not how a work session ends", hint=f"one of {', '.join(WORK_ENDED)}")
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(status), children_seen)
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, str(status), children_seen)
     return Call(load("end_work"), terms.keys.work(work_id), args,
                 lambda reply: accept_work(reply, work_id, "ending it"))  # fmt: skip
 
 
 def mark_work(terms: Terms, stamp: Stamp, work_id: str, status: str) -> Call:
     """Pause or resume a work session."""
-    args = (stamp.command_id, stamp.now_ms, terms.grace_ms, terms.user, str(status))
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, str(status))
     action = "pausing it" if status == WorkStatus.PAUSED else "resuming it"
     return Call(load("mark_work"), terms.keys.work(work_id), args,
                 lambda reply: accept_work(reply, work_id, action))  # fmt: skip

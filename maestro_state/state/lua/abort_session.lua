@@ -1,11 +1,11 @@
 --[[
 abort_session: freeze a session as it is -> abortada; what it holds stays, its open runs end with it.
 KEYS     session: session events runs
-ARGV     command_id now_ms grace_ms user target reason ending
+ARGV     idempotency_key now_ms grace_ms user target reason ending
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle end_run with_size
+INCLUDES summary sequence repeated newer admit emit renew settle end_run with_size
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 emit(admitted, events, {'type', 'session.aborted', 'reason', reason})
 for run in string.gmatch(redis.call('HGET', session, 'open_runs') or '', '%S+') do

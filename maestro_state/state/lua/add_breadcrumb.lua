@@ -1,14 +1,14 @@
 --[[
 add_breadcrumb: accept one breadcrumb, once: a breadcrumb id that was accepted before is answered with its entry.
 KEYS     work: session breadcrumbs ids
-ARGV     command_id now_ms grace_ms user is_late breadcrumb_id source entry...
+ARGV     idempotency_key now_ms grace_ms user is_late breadcrumb_id source entry...
 RETURNS  OK id summary | DUPLICATE id_and_source | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary lane repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if is_late == '1' and answer and answer[1] == 'EXPIRED' then
   now_ms = '0'  -- taken at the time of the last activity
-  admitted, answer = admit(command_id)
+  admitted, answer = admit(idempotency_key)
 end
 if answer then return answer end
 local known = redis.call('HGET', ids, breadcrumb_id)

@@ -1,12 +1,12 @@
 --[[
 add_context: append items whose content is here, all or none; the first one moves iniciada -> com_contexto.
 KEYS     session: session events items blobs runs
-ARGV     command_id now_ms grace_ms user empty target run relevant rows...
+ARGV     idempotency_key now_ms grace_ms user empty target run relevant rows...
 RETURNS  OK first summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_BLOB digest | NO_RUN run | NO_ITEM item
          | REMOVED item | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 if run ~= '' and redis.call('HEXISTS', runs, run) == 0 then return {'NO_RUN', run} end
 -- A row is: digest, what precedes the id's second place, what follows it, the item it replaces, its event's fields.

@@ -1,11 +1,11 @@
 --[[
 add_discussion_event: append one event to an open discussion; the first thing said is its prompt, the first tool its engine.
 KEYS     discussion: session transcript
-ARGV     command_id now_ms grace_ms user kind payload prompt engine model
+ARGV     idempotency_key now_ms grace_ms user kind payload prompt engine model
 RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit spread emit renew settle
+INCLUDES summary sequence repeated newer admit spread emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 spread(admitted)
 local id = emit(admitted, transcript, {'type', kind, 'payload', payload})

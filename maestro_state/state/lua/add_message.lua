@@ -1,11 +1,11 @@
 --[[
 add_message: append one message to a live session.
 KEYS     session: session messages
-ARGV     command_id now_ms grace_ms user message...
+ARGV     idempotency_key now_ms grace_ms user message...
 RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 local id = emit(admitted, messages, message)
 return settle(admitted, {'OK', id}, {messages})

@@ -1,11 +1,11 @@
 --[[
 apply_breadcrumbs: apply the next accepted breadcrumbs: log entry, statistics and cursor, all or none.
 KEYS     work: session breadcrumbs log totals
-ARGV     command_id now_ms grace_ms user limit
+ARGV     idempotency_key now_ms grace_ms user limit
 RETURNS  OK applied summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary lane repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 local cursor = redis.call('HGET', session, 'cursor')
 local found = redis.call('XRANGE', breadcrumbs, cursor and '(' .. cursor or '-', '+', 'COUNT', limit)

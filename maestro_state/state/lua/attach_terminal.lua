@@ -1,11 +1,11 @@
 --[[
 attach_terminal: put a terminal on the list of those looking, until it says nothing more for a while. The first time is activity.
 KEYS     session: session attached
-ARGV     command_id now_ms grace_ms terminal shown_ms
+ARGV     idempotency_key now_ms grace_ms terminal shown_ms
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit renew settle
+INCLUDES summary sequence repeated newer admit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 redis.call('ZREMRANGEBYSCORE', attached, '-inf', now_ms)
 redis.call('ZADD', attached, tonumber(now_ms) + tonumber(shown_ms), terminal)

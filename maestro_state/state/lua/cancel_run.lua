@@ -1,11 +1,11 @@
 --[[
 cancel_run: end a pending run at once; ask the owner of a running one to end it.
 KEYS     session: session events runs
-ARGV     command_id now_ms grace_ms user with_output with_context started run ending
+ARGV     idempotency_key now_ms grace_ms user with_output with_context started run ending
 RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_RUN | NOT_OPEN status | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle end_run rest
+INCLUDES summary sequence repeated newer admit emit renew settle end_run rest
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 local changes = {}
 local status = redis.call('HGET', runs, run .. ':status')

@@ -1,11 +1,11 @@
 --[[
 end_work: end a work session for good, if it has no children but those the caller has seen.
 KEYS     work: session log children
-ARGV     command_id now_ms grace_ms user target children_seen
+ARGV     idempotency_key now_ms grace_ms user target children_seen
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | MORE_CHILDREN | NEWER number
-INCLUDES work_summary lane repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 -- Children are only ever added: the same number means the same children.
 if redis.call('SCARD', children) ~= tonumber(children_seen) then return {'MORE_CHILDREN'} end

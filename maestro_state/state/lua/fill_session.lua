@@ -1,11 +1,11 @@
 --[[
 fill_session: give a new session what it takes over from another one; the last call brings it to life, with or without context.
 KEYS     session: session events messages items blobs
-ARGV     command_id now_ms grace_ms user life_ms target ctx_seq count parts...
+ARGV     idempotency_key now_ms grace_ms user life_ms target ctx_seq count parts...
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 -- A message may be of this very millisecond, or of a clock that was set back since: what comes next is later all the same.
 local function follow(id)
@@ -23,7 +23,7 @@ for at = 1, tonumber(count) * 3, 3 do
 end
 if target == '' then
   redis.call('HSET', session, 'last_id', admitted.last_id,
-             admitted.lane_field, admitted.number .. ' ' .. now_ms .. ' ' .. admitted.last_id)
+             admitted.sequence_field, admitted.number .. ' ' .. now_ms .. ' ' .. admitted.last_id)
   for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, life_ms) end
   return {'OK', admitted.last_id, false}
 end

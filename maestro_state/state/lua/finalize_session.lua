@@ -1,11 +1,11 @@
 --[[
 finalize_session: freeze a session that has no open run -> finalizada.
 KEYS     session: session events
-ARGV     command_id now_ms grace_ms user target
+ARGV     idempotency_key now_ms grace_ms user target
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 emit(admitted, events, {'type', 'session.finalized'})
 admitted.touched_at = 0  -- a change of state is always indexed

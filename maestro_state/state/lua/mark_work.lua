@@ -1,11 +1,11 @@
 --[[
 mark_work: pause or resume a work session, running -> paused or paused -> running.
 KEYS     work: session log
-ARGV     command_id now_ms grace_ms user target
+ARGV     idempotency_key now_ms grace_ms user target
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary lane repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 if admitted.state == target then return {'BAD_STATE', target} end
 emit(admitted, log, {'type', 'session.marked', 'status', target})

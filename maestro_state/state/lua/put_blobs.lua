@@ -1,11 +1,11 @@
 --[[
 put_blobs: keep contents by digest, each once; repeating it changes nothing.
 KEYS     session: session blobs
-ARGV     command_id now_ms grace_ms contents...
+ARGV     idempotency_key now_ms grace_ms contents...
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary lane repeated newer admit renew settle
+INCLUDES summary sequence repeated newer admit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 -- No event: content nobody refers to yet is nothing that happened. One call for all of them: each would be copied once
 -- more. The same digest is the same content.

@@ -1,11 +1,11 @@
 --[[
 remove_context: take items out of the active list, all or none, and keep them; none left: com_contexto -> iniciada.
 KEYS     session: session events items
-ARGV     command_id now_ms grace_ms user with_context empty is_clearing removed...
+ARGV     idempotency_key now_ms grace_ms user with_context empty is_clearing removed...
 RETURNS  OK count summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_ITEM item | REMOVED item | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 local going = {}
 for _, id in ipairs(removed) do

@@ -1,11 +1,11 @@
 --[[
 set_field: replace one field of the record if its revision is still the one the caller saw (-1: whichever it is).
 KEYS     session: session events
-ARGV     command_id now_ms grace_ms user field value if_revision
+ARGV     idempotency_key now_ms grace_ms user field value if_revision
 RETURNS  OK revision summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE revision | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 local revision_field = 'rev:' .. field
 local revision = tonumber(redis.call('HGET', session, revision_field) or '0')

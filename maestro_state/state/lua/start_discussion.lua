@@ -1,12 +1,12 @@
 --[[
 start_discussion: make a discussion -> open, or take up one that went quiet; one that is alive stays as it is.
 KEYS     discussion: session transcript
-ARGV     command_id now_ms grace_ms state ttl_ms created_at last_id fields...
+ARGV     idempotency_key now_ms grace_ms state ttl_ms created_at last_id fields...
 RETURNS  OK last_id summary | EXISTS | LATE | NEWER number
-INCLUDES summary lane repeated newer
+INCLUDES summary sequence repeated newer
 ]]
-local lane_field, number = lane(command_id)
-local found = redis.call('HMGET', session, 'state', 'last_activity', 'ttl_ms', lane_field, 'schema')
+local sequence_field, number = sequence(idempotency_key)
+local found = redis.call('HMGET', session, 'state', 'last_activity', 'ttl_ms', sequence_field, 'schema')
 if is_newer(found[5]) then return {'NEWER', found[5]} end
 local answer = repeated(found[4], number)
 if answer then return answer end
@@ -16,7 +16,7 @@ if found[1] then
 end
 redis.call('UNLINK', session, transcript)
 redis.call('HSET', session, 'state', state, 'last_id', last_id, 'created_at', created_at, 'last_activity', now_ms,
-           'touched_at', now_ms, 'ttl_ms', ttl_ms, 'schema', SCHEMA, lane_field, number .. ' ' .. now_ms .. ' ' .. last_id,
+           'touched_at', now_ms, 'ttl_ms', ttl_ms, 'schema', SCHEMA, sequence_field, number .. ' ' .. now_ms .. ' ' .. last_id,
            unpack(fields))
 redis.call('PEXPIRE', session, string.format('%.0f', tonumber(ttl_ms) + tonumber(grace_ms)))
 return {'OK', last_id, summary()}

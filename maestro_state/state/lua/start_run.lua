@@ -2,11 +2,11 @@
 start_run: number a run and freeze what it is sent -> executando; a dry one is only recorded. CHANGED: the context is
 no longer the one the caller saw (every change of it adds a field to items).
 KEYS     session: session events messages items blobs runs
-ARGV     command_id now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told said said_is_cut said_of parts...
+ARGV     idempotency_key now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told said said_is_cut said_of parts...
 RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED | NEWER number
-INCLUDES summary lane repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew settle
 ]]
-local admitted, answer = admit(command_id)
+local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 if redis.call('HLEN', items) ~= tonumber(items_seen) then return {'CHANGED'} end
 local found = redis.call('HMGET', session, 'run_seq', 'open_runs')

@@ -1,8 +1,8 @@
 --[[
 start_work: make a work session -> running (or as it was, when it is read back from disk), unless its id is taken.
 KEYS     work: session
-ARGV     command_id now_ms grace_ms state ttl_ms fields...
+ARGV     idempotency_key now_ms grace_ms state ttl_ms fields...
 RETURNS  OK last_id summary | EXISTS | LATE
-INCLUDES work_summary lane repeated begin
+INCLUDES work_summary sequence repeated begin
 ]]
 return begin()

@@ -122,7 +122,7 @@ class RunWorker(OwnRegistries):
         self._workshop = workshop
         self._tended_at = 0.0
         self._job: Job | None = None
-        self._impatient = queue_client(address, is_patient=False)
+        self._no_retry = queue_client(address, retries=False)
         self._signs: Signs | None = None
         self._leaving: str | None = None
         self._grace_s = grace_s
@@ -185,7 +185,7 @@ class RunWorker(OwnRegistries):
             _log.warning("run_recovered", session=session_id, run=run_id)
         if recovered:
             end_survivors()  # its worker and guard may both have been killed
-        self._workshop.put_back.tend(self._workshop.maestro)
+        self._workshop.requeue.tend(self._workshop.maestro)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Carry out a run in this process."""
@@ -221,7 +221,7 @@ class RunWorker(OwnRegistries):
         if self._signs is None and self._job is not None:
             # RQ's own way to give a sign, with a client that fails where RQ's would wait for its server for ever.
             twin = copy(self)
-            twin.connection = self._impatient
+            twin.connection = self._no_retry
             self._signs = Signs(partial(self._sign, twin, self._job))
         if self._ends_at is not None and time.monotonic() >= self._ends_at:
             self._leave_now()
@@ -301,7 +301,7 @@ class RunWorker(OwnRegistries):
         stop_waiting(self.connection)
         with suppress(RedisConnectionError, RedisTimeoutError):
             super().teardown()  # type: ignore[no-untyped-call]
-        self._impatient.close()
+        self._no_retry.close()
         self._workshop.close()
 
 

@@ -16,7 +16,7 @@ from maestro_workers.stack.environments import Environments
 from maestro_workers.stack.loop import Loop
 
 #: Seconds a caller may take to say what it wants, and how many may be about it at once.
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _MAX_CALLERS = 512
 
 
@@ -67,7 +67,7 @@ class Reception:
     def tend(self, now_s: float) -> None:
         """Dismiss callers that say nothing."""
         for caller in list(self._callers.values()):
-            if now_s - caller.since_s > _PATIENCE_S:
+            if now_s - caller.since_s > _TIMEOUT_S:
                 self._dismiss(caller)
 
     def _accept(self) -> None:

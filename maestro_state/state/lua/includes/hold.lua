@@ -1,5 +1,5 @@
 -- hold: the session as the owner of one of its runs needs it, or the answer to give instead. An owner's calls are made
--- once by what they carry (offset, owner, fence), so they need no lane; and they are not refused when the session's
+-- once by what they carry (offset, owner, fence), so they need no sequence; and they are not refused when the session's
 -- time has passed: a machine that slept in the middle of a run loses nothing.
 local function hold()
   local found = redis.call('HMGET', session, 'state', 'last_id', 'last_activity', 'ttl_ms', 'touched_at',

@@ -38,7 +38,7 @@ _FILE_MARGIN = 4
 _log = get_logger("maestro.work")
 
 
-class AsyncFamilies:
+class AsyncWorkStore:
     """Work sessions with all that is under them."""
 
     def __init__(self, server: AsyncServer, project: Project) -> None:
@@ -64,8 +64,8 @@ class AsyncFamilies:
 
     async def accept(self, work_id: str, crumb: Breadcrumb, *, source: str | None = None) -> tuple[str, bool]:
         """Accept a breadcrumb; returns its entry and whether it is new."""
-        with self._server.lane() as lane:
-            stamp = self._server.stamp(lane.next_command_id())
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(sequence.next_key())
             call = crumb_ops.add_breadcrumb(self._server.terms, stamp, work_id, crumb, source=source)
             try:
                 entry_id, is_new, summary = await self._server.run(call)
@@ -77,8 +77,8 @@ class AsyncFamilies:
 
     async def apply(self, work_id: str) -> int:
         """Apply the next breadcrumbs; returns how many there were."""
-        with self._server.lane() as lane:
-            call = crumb_ops.apply_breadcrumbs(self._server.terms, lane.next_command_id(), work_id, self.batch)
+        with self._server.sequence() as sequence:
+            call = crumb_ops.apply_breadcrumbs(self._server.terms, sequence.next_key(), work_id, self.batch)
             return int(await self.change(call))
 
     async def read_live(self, ids: list[str]) -> list[WorkView]:
@@ -137,7 +137,7 @@ class AsyncFamilies:
 
     async def of(self, top: WorkView) -> list[WorkView]:
         """Return a work session and all under it, parents before children, each once."""
-        family, level, known = [top], [top], {top.id}
+        members, level, known = [top], [top], {top.id}
         for _ in range(DEPTH_MAX):
             if not level:
                 break
@@ -155,8 +155,8 @@ class AsyncFamilies:
                 elif kept := layout.read_at(self.root, path):
                     level.append(self._kept(kept))
             known |= wanted.keys()
-            family += level
-        return family
+            members += level
+        return members
 
     async def adopt(self, work: WorkView) -> WorkView:
         """Bring a work session that only the disk has onto the server, as it is; its breadcrumbs are its mailbox."""

@@ -39,7 +39,7 @@ _FILE_MARGIN = 4
 _log = get_logger("maestro.work")
 
 
-class Families:
+class WorkStore:
     """Work sessions with all that is under them."""
 
     def __init__(self, server: Server, project: Project) -> None:
@@ -65,8 +65,8 @@ class Families:
 
     def accept(self, work_id: str, crumb: Breadcrumb, *, source: str | None = None) -> tuple[str, bool]:
         """Accept a breadcrumb; returns its entry and whether it is new."""
-        with self._server.lane() as lane:
-            stamp = self._server.stamp(lane.next_command_id())
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(sequence.next_key())
             call = crumb_ops.add_breadcrumb(self._server.terms, stamp, work_id, crumb, source=source)
             try:
                 entry_id, is_new, summary = self._server.run(call)
@@ -78,8 +78,8 @@ class Families:
 
     def apply(self, work_id: str) -> int:
         """Apply the next breadcrumbs; returns how many there were."""
-        with self._server.lane() as lane:
-            call = crumb_ops.apply_breadcrumbs(self._server.terms, lane.next_command_id(), work_id, self.batch)
+        with self._server.sequence() as sequence:
+            call = crumb_ops.apply_breadcrumbs(self._server.terms, sequence.next_key(), work_id, self.batch)
             return int(self.change(call))
 
     def read_live(self, ids: list[str]) -> list[WorkView]:
@@ -138,7 +138,7 @@ class Families:
 
     def of(self, top: WorkView) -> list[WorkView]:
         """Return a work session and all under it, parents before children, each once."""
-        family, level, known = [top], [top], {top.id}
+        members, level, known = [top], [top], {top.id}
         for _ in range(DEPTH_MAX):
             if not level:
                 break
@@ -156,8 +156,8 @@ class Families:
                 elif kept := layout.read_at(self.root, path):
                     level.append(self._kept(kept))
             known |= wanted.keys()
-            family += level
-        return family
+            members += level
+        return members
 
     def adopt(self, work: WorkView) -> WorkView:
         """Bring a work session that only the disk has onto the server, as it is; its breadcrumbs are its mailbox."""

@@ -1,5 +1,5 @@
 --[[
-leave_lease: let the next one in at once, and tell it what to go on from.
+release_lease: let the next one in at once, and tell it what to go on from.
 KEYS     lease: lease
 ARGV     holder fence notes...
 RETURNS  OK | LOST
