@@ -24,7 +24,7 @@ from tests.support.workshop import Workshop
 DIES = """
 import os, signal, sys
 from rq.queue import Queue
-from workers import worker
+from maestro_workers.rq_adapter import worker
 point, root = sys.argv[1:]
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

@@ -32,7 +32,7 @@ OUTPUT = b"begun\n" + b"".join(b"%d\n" % number for number in range(1000))
 #: Our worker, but with the signs of life in the run's own thread, over the client that waits for its server.
 IN_TURN = """
 import sys
-from workers import worker
+from maestro_workers.rq_adapter import worker
 def beat(self):
     if self._job is not None:
         self.maintain_heartbeats(self._job)

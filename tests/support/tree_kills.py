@@ -39,7 +39,7 @@ LEAVES = 4
 _OWNER = """
 import os, sys
 from tests.support.tree_kills import call
-from workers import survivors
+from maestro_workers import survivors
 from maestro_workers.guard import Guard
 survivors.MARK, survivors.LEVELS = sys.argv[3], tuple(map(int, sys.argv[4:6]))
 guard = Guard(alone=True)
