@@ -147,12 +147,12 @@ def children(pid: int) -> list[str]:
 
 def test_newer_code_is_run_here(filled, tmp_path, monkeypatch):
     """When the code on disk is newer the command runs here, and the resident process leaves to be started anew."""
-    for package in ("cli", "maestro_state", "workers"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("cli/maestro_cli", "maestro_state", "workers/maestro_workers"):
+        shutil.copytree(ROOT / package, tmp_path / Path(package).name, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with resident(filled) as process:
         assert command(HANDED_OVER, filled, "messages", "--json")[2] == 0
-        os.utime(tmp_path / "cli" / "entry.py")
+        os.utime(tmp_path / "maestro_cli" / "entry.py")
         assert command(EITHER_WAY, filled, "messages", "--json")[2] == 0
         wait_until(lambda: process.poll() is not None, "it goes on with old code")
 
