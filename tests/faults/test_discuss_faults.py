@@ -28,14 +28,17 @@ def said(project: Path, discussion_id: str) -> list[str]:
 
 
 def test_a_replay_killed_anywhere_leaves_all_or_nothing(tmp_path: Path):
-    """Killed before each of its calls to the system, a replay leaves all old files, or is finished by the next call;
-    the simple way of writing, killed the same way, leaves a mixture.
+    """Killed with its group before each call to the system, its child's too, a replay leaves all old files or all new
+    ones for everybody to see, and whatever it left is tidied by the next call. Without the child there is a mixture
+    until that call; the simple way of writing leaves one for good.
     """
     command = [sys.executable, "-m", "tests.support.discuss_kills", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120)
     found = json.loads(done.stdout)
-    assert found["real"]["problems"] == {}
+    assert found["real"]["mixed"] == []
+    assert found["real"]["problems"] == found["in place"]["problems"] == {}
     assert found["real"]["points"] >= 60
+    assert len(found["in place"]["mixed"]) == 2
     assert any("mixed" in problems for problems in found["naive"]["problems"].values())
 
 

@@ -1,12 +1,15 @@
 """Kill a replay before each thing it asks of the operating system, and look at what it left.
 
-`python -m tests.support.discuss_kills FOLDER` does it for the real way of writing and for a naive one.
-A program of its own, without threads, so that it may fork; every process it kills is its own child.
+`python -m tests.support.discuss_kills FOLDER` does it for the real way of writing, for the same without its
+child, and for a naive one, and prints what it saw. A program of its own, without threads, so that it may fork; every
+process it kills is its own child, with its group.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -25,7 +28,8 @@ from tests.support.golden_discussions import FOLDER, plan_files, replay_case
 CASE = FOLDER / "mark"
 REF = "golden-mark"
 
-CALLS = ("open", "fdopen", "write", "fsync", "rename", "unlink", "mkdir", "ftruncate", "close")
+CALLS = ("open", "fdopen", "write", "fsync", "rename", "unlink", "mkdir", "ftruncate", "close",
+         "fork", "setsid", "waitpid", "_exit")  # fmt: skip
 
 
 def naive(root: Path, ref: str) -> None:
@@ -39,18 +43,27 @@ def naive(root: Path, ref: str) -> None:
         os.close(descriptor)
 
 
+def in_place(root: Path, ref: str) -> None:
+    """Replay without the child that goes on when the replay is killed."""
+    PlanFiles._move_apart = lambda _self, _note: None  # type: ignore[method-assign]
+    replay_case(root, ref)
+
+
 def die_at(number: int) -> None:
-    """Arrange for this process to be killed before its n-th call; a write is first done by half."""
-    seen = 0
+    """Arrange for this process and its group to be killed before the n-th call, its children's calls counted too; a
+    write is first done by half.
+    """
+    replaying, seen = os.getpid(), mmap.mmap(-1, 8)
+    os.setpgid(0, 0)
 
     def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def stand_in(*arguments: Any, **options: Any) -> Any:
-            nonlocal seen
-            seen += 1
-            if seen == number:
+            count = int.from_bytes(seen[:], "big") + 1
+            seen[:] = count.to_bytes(8, "big")
+            if count == number:
                 if name == "write":
                     call(arguments[0], arguments[1][: len(arguments[1]) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.killpg(replaying, signal.SIGKILL)
             return call(*arguments, **options)
 
         return stand_in
@@ -60,16 +73,27 @@ def die_at(number: int) -> None:
 
 
 def killed(root: Path, work: Callable[[Path, str], Any], number: int) -> bool:
-    """Run the work in a child that dies at its n-th call; False when it was done before that."""
-    child = os.fork()
+    """Run the work in a child that dies at the n-th call; False when it was done before that."""
+    child, leave = os.fork(), os._exit
     if child == 0:
         try:
             die_at(number)
             work(root, REF)
         finally:
-            os._exit(0)
+            leave(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status)
+
+
+def is_mixed(root: Path, old: dict[str, bytes], new: dict[str, bytes]) -> bool:
+    """Look at the plain files as another program does, once nobody is at work on them."""
+    folder = os.open(root / "docs" / "maestro", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH)
+        plain = {name: content for name, content in plan_files(root).items() if not name.startswith(".")}
+        return plain not in (old, new)
+    finally:
+        os.close(folder)
 
 
 def look(root: Path, old: dict[str, bytes], new: dict[str, bytes]) -> list[str]:
@@ -95,11 +119,11 @@ def look(root: Path, old: dict[str, bytes], new: dict[str, bytes]) -> list[str]:
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """Kill both ways of writing at every point."""
+    """Kill each way of writing at every point."""
     new = {path.name: path.read_bytes() for path in sorted((CASE / "after").iterdir())}
     found: dict[str, Any] = {}
-    for name, work in (("real", replay_case), ("naive", naive)):
-        number, problems = 0, {}
+    for name, work in (("real", replay_case), ("in place", in_place), ("naive", naive)):
+        number, problems, mixed = 0, {}, []
         while True:
             number += 1
             root = folder / f"{name}-{number}"
@@ -107,10 +131,12 @@ def main(folder: Path) -> dict[str, Any]:
             old = plan_files(root)
             if not killed(root, work, number):
                 break
+            if is_mixed(root, old, new):
+                mixed.append(number)
             if wrong := look(root, old, new):
                 problems[number] = wrong
             shutil.rmtree(root)
-        found[name] = {"points": number - 1, "problems": problems}
+        found[name] = {"points": number - 1, "mixed": mixed, "problems": problems}
     return found
 
 

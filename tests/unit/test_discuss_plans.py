@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from maestro_state.errors import FileCorrupt, WorkFailed
-from maestro_state.mirror.layouts.plan import JOURNAL, PlanFiles, finish_change
+from maestro_state.mirror.layouts.plan import FILES, JOURNAL, PlanFiles, finish_change
 
 
 def write(root: Path, name: str, content: str) -> Path:
@@ -87,6 +92,47 @@ def test_a_change_that_was_cut_short_is_finished_by_whoever_comes_by(tmp_path: P
     write(tmp_path, JOURNAL, json.dumps(digests))
     finish_change(tmp_path)
     assert sorted(path.name for path in (tmp_path / "docs/maestro").iterdir()) == ["tasks.json", "tracks.json"]
+
+
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no room for one more process."""
+    monkeypatch.setattr("os.fork", Mock(side_effect=BlockingIOError(errno.EAGAIN, "no more processes")))
+
+
+def child_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill the child between two files."""
+    replaying, rename = os.getpid(), os.rename
+
+    def stand_in(source: str, target: str, **options: int) -> None:
+        if target == "tasks.json" and os.getpid() != replaying:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(source, target, **options)
+
+    monkeypatch.setattr("os.rename", stand_in)
+
+
+def nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be told that there is no such child, as where SIGCHLD is ignored."""
+    wait = os.waitpid
+
+    def stand_in(child: int, options: int) -> None:
+        wait(child, options)
+        raise ChildProcessError(errno.ECHILD, "no child")
+
+    monkeypatch.setattr("os.waitpid", stand_in)
+
+
+@pytest.mark.parametrize("happens", [no_process, child_killed, nobody_asks])
+def test_a_change_is_whole_whatever_becomes_of_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[pytest.MonkeyPatch], None]
+):
+    """What the child did not move is moved in place, and nothing is left aside."""
+    happens(monkeypatch)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with PlanFiles.hold(tmp_path) as files:
+        files.commit({f"{name}.json": json.dumps({name: []}).encode() for name in files.read()})
+    assert sorted(path.name for path in (tmp_path / "docs/maestro").iterdir()) == sorted(FILES.values())
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
 
 
 def test_where_nothing_was_cut_short_nothing_is_made(tmp_path: Path):

@@ -2,15 +2,18 @@
 
 A change is computed in memory and every new file written aside; then a note that names them and their digests. The
 moment the note has its name is the moment of the change: the files are renamed into place, which needs no more room on
-the disk, and the note is removed. Killed before that moment, all files are old; killed after it, whoever comes next
-finishes the work: any command about discussions, and every sweep. Tracks are renamed first and tasks last, so that
-nothing refers to what is not there yet in between. Files that do not change are not touched.
+the disk, and the note is removed. A child does the renaming that goes on when this process is killed, so that other
+programs, which know nothing of the note, see all files old or all files new. Where that is cut short too (a power cut),
+whoever comes next finishes the work: any command about discussions, and every sweep. Tracks are renamed first and tasks
+last, so that nothing refers to what is not there yet in between. Files that do not change are not touched.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -124,11 +127,40 @@ class PlanFiles:
         self._place(note)
 
     def _place(self, note: dict[str, str]) -> None:
-        for name in note:
-            with suppress(FileNotFoundError):  # it was in place when the one before us was killed
-                self._folder.move(_aside(name), name)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the child has it from us
+        try:
+            self._move_apart(note)
+            self._move(note)  # what is left: there was no child, or somebody killed it
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._folder.sync()
         self._folder.remove(JOURNAL)
+
+    def _move_apart(self, note: dict[str, str]) -> None:
+        """Move the files in a child that neither a kill of this process nor one of its group can stop between two of
+        them. It has our hold on the folder: whoever comes by waits for it.
+
+        There may be threads, whose locks nobody lets go of in the child: it does nothing but these calls and leaves.
+        """
+        if len(note) == 1:
+            return  # one is whole by itself
+        try:
+            child = os.fork()
+        except OSError:
+            return  # no room for one more process
+        if child == 0:
+            try:
+                os.setsid()
+                self._move(note)
+            finally:
+                os._exit(0)
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored, this is said when it has ended
+            os.waitpid(child, 0)
+
+    def _move(self, note: dict[str, str]) -> None:
+        for name in note:
+            with suppress(FileNotFoundError):  # it is in place already
+                self._folder.move(_aside(name), name)
 
     def _finish(self) -> None:
         """Finish the change that a killed process left; without a note, remove what it left aside."""
