@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maestro_state.errors import FileCorrupt, MaestroError, NoProject, UsageError
+from maestro_state.errors import FileCorrupt, MaestroError, NoProject, UsageError, WorkFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.local.checkouts import find_checkout, home_of, is_begun, is_too_wide
 from maestro_state.models.names import is_session_id
@@ -260,10 +260,11 @@ def _archives(count: int) -> str:
 
 def _set_aside(folder: Folder) -> None:
     """Move whatever is in the index's place out of the way, over one that was set aside before."""
-    if folder.status(INDEX) is None:
+    found, there = folder.status(INDEX), folder.status(SET_ASIDE)
+    if found is None:
         return
-    there = folder.status(SET_ASIDE)
-    is_in_the_way = there is not None and not stat.S_ISREG(there.st_mode)
+    # What is no file stays where it is, and a folder takes no file's place.
+    is_in_the_way = there is not None and (not stat.S_ISREG(there.st_mode) or stat.S_ISDIR(found.st_mode))
     folder.move(INDEX, f"{SET_ASIDE}.{os.urandom(4).hex()}" if is_in_the_way else SET_ASIDE)
 
 
@@ -291,7 +292,10 @@ def _rows(folder: Folder) -> list[IndexRow]:
 
 
 def _read_index(folder: Folder) -> _IndexFile | None:
-    content = folder.read(INDEX, limit=_INDEX_LIMIT)
+    try:
+        content = folder.read(INDEX, limit=_INDEX_LIMIT)
+    except WorkFailed as error:
+        raise FileCorrupt(str(error), hint=error.hint) from error  # a link, a socket: no reason to stop
     if content is None:
         return None
     try:

@@ -81,6 +81,29 @@ def test_no_command_stops_for_a_damaged_index(project: Path, content: bytes):
     assert archived in {one["id"] for one in printed(project, "session", "list")["sessions"]}
 
 
+@pytest.mark.parametrize("kind", ["link", "folder", "fifo"])
+@pytest.mark.usefixtures("served")
+def test_no_command_stops_for_what_is_no_file(project: Path, kind: str):
+    """A link is not followed; whatever is in the index's place is set aside, also where something else was before."""
+    archived = written(project, 1, "com_saida")
+    elsewhere = project / "elsewhere"
+    elsewhere.write_text("{}")
+    for words in (("session", "list"), ("session", "start", "one"), ("session", "list"), ("session", "start", "two")):
+        index_of(project).unlink(missing_ok=True)
+        match kind:
+            case "link":
+                index_of(project).symlink_to(elsewhere)
+            case "folder":
+                index_of(project).mkdir()
+            case _:
+                os.mkfifo(index_of(project))
+        done = maestro_command(project, *words, "--json")
+        assert done.returncode == 0, (words, done.stderr)
+        assert len([line for line in done.stderr.splitlines() if "set aside" in line]) == 1
+        assert archived in {one["id"] for one in json.loads(index_of(project).read_text())["sessions"]}
+    assert elsewhere.read_text() == "{}"
+
+
 @pytest.mark.usefixtures("served")
 def test_a_missing_index_is_rebuilt_by_who_writes_it(project: Path):
     """Reading lists everything and makes nothing; the first change writes an index with all sessions, and says so."""
