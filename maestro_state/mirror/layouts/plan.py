@@ -142,7 +142,7 @@ class PlanFiles:
 
         There may be threads, whose locks nobody lets go of in the child: it does nothing but these calls and leaves.
         """
-        if len(note) == 1:
+        if len(note) < 2:
             return  # one is whole by itself
         try:
             child = os.fork()
