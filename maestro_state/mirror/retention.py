@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ class CleanupReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     repaired: list[str] = []  #: lists of promoted outputs that were put right
     damaged: list[Damaged] = []
     foreign: list[str] = []  #: archives of other programs, which were left alone
+    on_server: list[str] = []  #: ended so long ago, and left alone while the server still has them
     busy: bool = False
 
 
@@ -117,7 +119,12 @@ def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool, 
         if held is None:
             report.busy = True
             return report
-        for session_id in sorted(home.ids() - live):
+        ids = home.ids()
+        for session_id in sorted(ids & live):
+            with suppress(MaestroError):  # damaged: the server has it whole, and whoever writes it next mends it
+                if is_due(ArchivedSession(home, session_id).record(), before_ms if days else None):
+                    report.on_server.append(session_id)
+        for session_id in sorted(ids - live):
             try:
                 archived = ArchivedSession(home, session_id)
                 if foreign or archived.is_own():

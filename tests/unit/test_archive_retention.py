@@ -147,9 +147,13 @@ def test_nothing_goes_early(old, days: int, ahead_days: int):
 
 
 def test_a_session_the_server_has_is_left_alone(old):
-    """What is live is not cleaned, however old."""
+    """What is live is not cleaned, however old; that it would have been its turn is said."""
     home, session_id = old
-    assert [path for path in run_clean(home, live={session_id}).removed if "/sessions/" in path] == []
+    report = run_clean(home, live={session_id})
+    assert [path for path in report.removed if "/sessions/" in path] == []
+    assert report.on_server == [session_id]
+    assert run_clean(home, days=36_500, live={session_id}).on_server == []
+    assert run_clean(home, dry_run=True).on_server == []
 
 
 def test_a_damaged_archive_is_kept_and_reported(old):

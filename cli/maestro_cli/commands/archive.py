@@ -83,8 +83,8 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
     """Remove outputs and dry runs of sessions ended long ago, and old logs.
 
     Made for cron. Records, context, prompts, the last output and relevant outputs always stay. So does everything of a
-    session that was not ended, and everything in an archive that is damaged. Nobody else cleans up unless
-    MAESTRO_CLEANUP is on or somebody starts a scheduler.
+    session that was not ended or that the server still has (until its TTL is over), and everything in an archive that
+    is damaged. Nobody else cleans up unless MAESTRO_CLEANUP is on or somebody starts a scheduler.
 
     \b
     Example:
@@ -107,6 +107,10 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
         output.line(f"{output.safe(path)} {'would be put right' if dry_run else 'put right'}")
     word = "would go" if dry_run else "removed"
     output.note(f"{len(report.removed)} {word}, {report.kept} kept")
+    if report.on_server:
+        count = output.counted(len(report.on_server), "ended session")
+        shown = ", ".join(report.on_server[:3]) + (", …" if len(report.on_server) > 3 else "")
+        output.note(f"{count} left alone, since the server still has {shown}")
     if report.foreign:
         count = output.counted(len(report.foreign), "archive")
         output.note(f"{count} of other programs left alone (--foreign cleans them too)")
