@@ -27,7 +27,10 @@ from tests.support.waiting import wait_until
 RUN_HERE = "import sys; from maestro_cli.main import run; sys.exit(run(sys.argv[1:]))"
 EITHER_WAY = "from maestro_cli.entry import main; main()"
 #: Cannot run a command here: whatever it prints, the resident process printed, however long a busy machine took.
-HANDED_OVER = "import sys; sys.modules['maestro_cli.main'] = None; from maestro_cli import entry; entry._TIMEOUT_S = 60.0; entry.main()"
+HANDED_OVER = (
+    "import sys; sys.modules['maestro_cli.main'] = None\n"
+    "from maestro_cli import entry; entry._TIMEOUT_S = 60.0; entry.main()"
+)
 RESIDENT = "from maestro_cli import resident; resident._TIMEOUT_S = 60.0; resident.main()"
 
 
