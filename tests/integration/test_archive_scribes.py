@@ -34,7 +34,7 @@ CHILD = """
 import errno, os, signal, sys
 from itertools import count
 from pathlib import Path
-from maestro_state.mirror import tree
+from maestro_state.fs import tree
 from tests.support.generations import write_generation
 written, write, fault = count(), tree.write_all, sys.argv[3]
 def write_all(descriptor, content):

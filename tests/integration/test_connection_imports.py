@@ -40,7 +40,7 @@ print(code, *sorted(name.removeprefix("maestro_state.") for name in loaded), fil
 """
 
 #: Where archives are is known to every command; what is in them is read by those that need it.
-PLACES = ["archive.home", "archive.places"]
+PLACES = ["mirror.home", "mirror.places"]
 
 
 def test_reading_a_live_session_imports_nothing_that_reads_archives(real: Backend, project: Path):
@@ -61,4 +61,4 @@ def test_reading_a_live_session_imports_nothing_that_reads_archives(real: Backen
         assert [name for name in loaded("session", "status") if name != "hashlib"] == PLACES  # one script is sent
         library.sessions.end()
         real.raw.delete(*library.server.terms.keys.session(session.id))
-        assert "archive.reader" in loaded("runs")  # control: from the disk they are needed
+        assert "mirror.reader" in loaded("runs")  # control: from the disk they are needed

@@ -259,10 +259,11 @@ def test_a_supervisor_that_cannot_start_is_no_error(project, monkeypatch):
 
 def test_code_of_the_project_is_not_run_as_supervisor(project, monkeypatch):
     """A project that brings a package named like ours does not get it executed."""
-    fake = project / "workers"
-    fake.mkdir()
-    (fake / "__init__.py").touch()
-    (fake / "stack.py").write_text(f"open({str(project / 'owned')!r}, 'w')\n")
+    fake = project / "maestro_workers" / "stack"
+    fake.mkdir(parents=True)
+    for package in (fake.parent, fake):
+        (package / "__init__.py").touch()
+    (fake / "supervisor.py").write_text(f"open({str(project / 'owned')!r}, 'w')\n")
     monkeypatch.chdir(project)
     subprocess.run([sys.executable, "-m", "maestro_workers.stack.supervisor"], check=True)
     assert (project / "owned").exists()  # control: the plain way would run it
