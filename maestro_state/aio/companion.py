@@ -33,9 +33,8 @@ class Companion:
         self._is_idle = threading.Condition()
         self._running = 0
 
-    @property
-    def maestro(self) -> Maestro:
-        """The blocking Maestro; whoever comes first makes it, which reads files."""
+    def open(self) -> Maestro:
+        """Return the blocking Maestro; whoever comes first makes it, which reads files."""
         with self._lock:
             if self._maestro is None:
                 self._maestro = self._make()
@@ -48,7 +47,7 @@ class Companion:
     def _call(self, enter: Callable[[Maestro], R], verb: Callable[[R], T]) -> T:
         with self._counted():
             with self._lock:  # entered once, whichever thread comes first
-                room = enter(self.maestro)
+                room = enter(self.open())
             return verb(room)
 
     @contextmanager

@@ -14,6 +14,7 @@ from maestro_state.api.maestro import Maestro
 from maestro_state.live.server import AsyncServer
 from maestro_state.net import connect_async
 from maestro_state.net.threads import in_thread
+from maestro_state.state import scripts
 
 if TYPE_CHECKING:
     from maestro_state.aio.rooms.archives import AsyncArchives
@@ -69,14 +70,19 @@ class AsyncMaestro:
         )
 
     async def open(self) -> Self:
-        """Read the settings."""
-        await in_thread(getattr, self._companion, "maestro")
+        """Read the settings, and the scripts that the loop sends to the server."""
+        await in_thread(self._read_files)
         return self
+
+    def _read_files(self) -> None:
+        self._companion.open()
+        for name in scripts.names():
+            scripts.load(name)
 
     @property
     def blocking(self) -> Maestro:
         """The same Maestro for blocking calls, from other threads; closed with this one."""
-        return self._companion.maestro
+        return self._companion.open()
 
     @property
     def settings(self) -> Settings:
