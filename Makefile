@@ -57,10 +57,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.unasync --check
+	$(BIN)/python -m tools.facade --check
 	$(BIN)/python -m tools.documents --check
 
 generate: setup
 	$(BIN)/python -m tools.unasync
+	$(BIN)/python -m tools.facade
 	$(BIN)/python -m tools.documents
 
 # The peers bring a hundred packages: into an environment of their own, which nothing else sees.

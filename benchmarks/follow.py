@@ -66,7 +66,7 @@ def socket():
             say(words[-2])
             line.sendall(ask + words[6] + b"\\r\\n" + words[7] + b"\\r\\n")
 
-import redis, maestro_state._sync.maestro
+import redis, maestro_state.api.maestro
 children = []
 for me in range(count):
     child = os.fork()

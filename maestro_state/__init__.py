@@ -16,8 +16,8 @@ TYPE_CHECKING = False  # typing's own takes longer to import than a whole comman
 if TYPE_CHECKING:
     from typing import Any
 
-    from maestro_state._sync.maestro import Maestro
-    from maestro_state.api.maestro import AsyncMaestro
+    from maestro_state.aio.maestro import AsyncMaestro
+    from maestro_state.api.maestro import Maestro
     from maestro_state.errors import MaestroError
     from maestro_state.models.context import Added, ContextItem, ListedItem
     from maestro_state.models.message import Event, Message
@@ -49,8 +49,8 @@ _HOMES = {
     "Added": "maestro_state.models.context",
     "ContextItem": "maestro_state.models.context",
     "ListedItem": "maestro_state.models.context",
-    "AsyncMaestro": "maestro_state.api.maestro",
-    "Maestro": "maestro_state._sync.maestro",
+    "AsyncMaestro": "maestro_state.aio.maestro",
+    "Maestro": "maestro_state.api.maestro",
     "Event": "maestro_state.models.message",
     "Message": "maestro_state.models.message",
     "MaestroError": "maestro_state.errors",

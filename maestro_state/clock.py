@@ -19,18 +19,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def pause(seconds: float) -> None:
-    """Wait; the sync twin of `pause_async`."""
-    time.sleep(seconds)
-
-
-async def pause_async(seconds: float) -> None:
-    """Wait without keeping others waiting."""
-    import asyncio
-
-    await asyncio.sleep(seconds)
-
-
 def iso(ms: int) -> str:
     """Write milliseconds as ISO 8601 in UTC, the form every file and document uses."""
     minute, rest = divmod(ms, 60_000)

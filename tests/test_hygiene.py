@@ -80,7 +80,8 @@ def test_reading_commands_import_nothing_heavy():
     """`session list` pays for click, msgspec and a socket, and for no library it does not use."""
     heavy = ("asyncio", "redis", "rq", "pydantic", "structlog", "logging", "urllib.request", "pathlib", "tempfile")
     code = (
-        "import sys\nfrom maestro_cli.main import run\nfrom maestro_state._sync import maestro, sessions, messages\n"
+        "import sys\nfrom maestro_cli.main import run\nfrom maestro_state.api import maestro, sessions\n"
+        "from maestro_state._sync import messages\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Write `maestro_state/_sync/` from `maestro_state/api/`: `python -m tools.unasync` writes, `--check` only compares.
+"""Write `maestro_state/_sync/` from `maestro_state/live/`: `python -m tools.unasync` writes, `--check` only compares.
 
 Works on tokens, so that comments and docstrings stay as they were written, except for the names in NAMES.
 """
@@ -6,12 +6,15 @@ Works on tokens, so that comments and docstrings stay as they were written, exce
 from __future__ import annotations
 
 import io
+import re
 import sys
 import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "maestro_state"
-BANNER = "# Generated from maestro_state/api by `make generate`. Do not edit.\n"
+BANNER = "# Generated from maestro_state/live by `make generate`. Do not edit.\n"
+
+PACKAGE = '"""Generated from `live` by `make generate`; never edited."""\n'
 
 #: What a name of the async world is called in the other one.
 NAMES = {
@@ -25,13 +28,18 @@ NAMES = {
     "asynccontextmanager": "contextmanager",
     "AnyAsyncConnection": "AnyConnection",
     "connect_async": "connect",
-    "pause_async": "pause",
-    "call_blocking_async": "call_blocking",
 }
+
+#: What is done in a thread there is called straight here, by whoever is in a thread already.
+THREAD_IMPORT = "from maestro_state.net.threads import in_thread\n"
+THREAD_CALL = re.compile(r"await in_thread\(([\w.]+)(?:, |(?=\)))")
 
 
 def convert(source: str) -> str:
     """Return the sync form of an async module."""
+    source = THREAD_CALL.sub(r"\1(", source.replace(THREAD_IMPORT, ""))
+    if "in_thread" in source:
+        raise ValueError("in_thread is called on one line with a plain name, or not converted")
     drop_space = False
     result: list[str] = []
     line, column = 1, 0
@@ -59,26 +67,28 @@ def convert(source: str) -> str:
         elif token.type == tokenize.STRING and text.startswith('"""'):
             text = text.replace("AsyncMaestro", "Maestro")
         result.append(gap + text)
-    return BANNER + "".join(result).replace("maestro_state.api", "maestro_state._sync")
+    return BANNER + "".join(result).replace("maestro_state.live", "maestro_state._sync")
+
+
+def write(target: Path, wanted: dict[str, str], *, check: bool) -> int:
+    """Have a folder hold these modules and no others, or only tell whether it does."""
+    target.mkdir(exist_ok=True)
+    there = {path.name: path.read_text(encoding="utf-8") for path in target.glob("*.py")}
+    stale = sorted(name for name in {*there, *wanted} if there.get(name) != wanted.get(name))
+    for name in () if check else stale:
+        if name in wanted:
+            (target / name).write_text(wanted[name], encoding="utf-8")
+        else:
+            (target / name).unlink()
+    if stale:
+        print("stale:" if check else "wrote:", ", ".join(stale))
+    return int(check and bool(stale))
 
 
 def main(check: bool) -> int:
     """Write or compare every module."""
-    stale = []
-    target = ROOT / "_sync"
-    target.mkdir(exist_ok=True)
-    for path in sorted((ROOT / "api").glob("*.py")):
-        wanted = convert(path.read_text(encoding="utf-8"))
-        if path.name == "__init__.py":
-            wanted = '"""Generated from `api` by `make generate`; never edited."""\n'
-        twin = target / path.name
-        if not twin.exists() or twin.read_text(encoding="utf-8") != wanted:
-            stale.append(twin.name)
-            if not check:
-                twin.write_text(wanted, encoding="utf-8")
-    if stale:
-        print("stale:" if check else "wrote:", ", ".join(stale))
-    return int(check and bool(stale))
+    wanted = {path.name: convert(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "live").glob("*.py"))}
+    return write(ROOT / "_sync", wanted | {"__init__.py": PACKAGE}, check=check)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Generated from `api` by `make generate`; never edited."""
+"""Generated from `live` by `make generate`; never edited."""

@@ -1,21 +1,25 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """A session that only the disk has, read by the same calls as one that the server has."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from maestro_state._sync.source import Contents
 from maestro_state.errors import RemovedByCleanup
+from maestro_state._sync.source import Contents
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.models.context import ContextItem
 from maestro_state.models.message import Event, Message, id_order
 from maestro_state.models.run import RelevantOutput, Run, SentItem
 from maestro_state.models.session import Field, Session
 from maestro_state.state.calls import events as event_ops
+
+#: Events read from disk at a time.
+_PAGE = 500
 
 
 class Archived:
@@ -70,11 +74,13 @@ class Archived:
 
     def activity(self, run_id: str) -> list[Event]:
         """Return what a run's agent did, as events."""
-        return [one for one in self._archive.events() if one.type == "run.activity" and one.data.get("run") == run_id]
+        found = _stored_events(self._archive)
+        return [one for one in found if one.type == "run.activity" and one.data.get("run") == run_id]
 
     def output(self, run_id: str) -> Iterator[bytes]:
         """Yield what a run printed, piece by piece."""
-        for piece in self._archive.output(run_id):
+        pieces = self._archive.output(run_id)
+        while (piece := next(pieces, None)) is not None:
             yield piece
 
     def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
@@ -86,26 +92,41 @@ class Archived:
 
     def field(self, name: str) -> Field:
         """Return a settable field with its revision."""
-        revisions = self._archive.fields().get("revisions", {})
-        return Field(name, getattr(self._archive.record(), name), int(revisions.get(name, 0)))
+        fields, record = self._archive.fields(), self._archive.record()
+        return Field(name, getattr(record, name), int(fields.get("revisions", {}).get(name, 0)))
 
     def summary(self) -> Message | None:
         """Return the context_summary as the message it is handed to a model as."""
-        place = self._archive.fields().get("set_at", {}).get("context_summary")
-        summary = self._archive.record().context_summary
+        fields, record = self._archive.fields(), self._archive.record()
+        place, summary = fields.get("set_at", {}).get("context_summary"), record.context_summary
         return Message(place, "system", summary) if summary and isinstance(place, str) else None
 
     def events(self, after: str = event_ops.START, *, printed: bool = True) -> Iterator[Event]:
         """Yield what happened after an id; events, messages and, if wanted, outputs in their one order."""
-        merged = heapq.merge(
-            ((id_order(event.id), event) for event in self._archive.events()),
-            ((id_order(message.id), _said(message)) for message in self._archive.messages()),
-            ((id_order(event.id), event) for event in (_printed(self._archive) if printed else ())),
-            key=lambda pair: pair[0],
-        )
-        for place, event in merged:
-            if place > id_order(after):
+        found = _events(self._archive, after, printed=printed)
+        while page := _page(found):
+            for event in page:
                 yield event
+
+
+def _stored_events(archive: ArchivedSession) -> list[Event]:
+    return list(archive.events())
+
+
+def _page(events: Iterator[Event]) -> list[Event]:
+    return list(islice(events, _PAGE))
+
+
+def _events(archive: ArchivedSession, after: str, *, printed: bool) -> Iterator[Event]:
+    merged = heapq.merge(
+        ((id_order(event.id), event) for event in archive.events()),
+        ((id_order(message.id), _said(message)) for message in archive.messages()),
+        ((id_order(event.id), event) for event in (_printed(archive) if printed else ())),
+        key=lambda pair: pair[0],
+    )
+    for place, event in merged:
+        if place > id_order(after):
+            yield event
 
 
 def _said(message: Message) -> Event:

@@ -1,15 +1,15 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """Carrying runs out: what a worker does with them, and what anybody does with those whose worker is gone."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from maestro_state.clock import new_idempotency_key
+from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
-from maestro_state.clock import new_idempotency_key
-from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
 from maestro_state.models.run import Activity, Run, Usage
 from maestro_state.state.calls import claims as ops
 from maestro_state.state.calls import contents as contents_ops

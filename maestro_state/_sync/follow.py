@@ -1,4 +1,4 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """Following a session live: every event once, in one order, from any place on; blocked while nothing happens."""
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from maestro_state._sync.server import Server
-from maestro_state._sync.sessions import Sessions
-from maestro_state._sync.source import Source
 from maestro_state.clock import from_iso
 from maestro_state.errors import Refused, SessionNotFound
+from maestro_state._sync.records import Records
+from maestro_state._sync.server import Server
+from maestro_state._sync.source import Source
 from maestro_state.models.message import Event
 from maestro_state.models.session import Session, Terminal
 from maestro_state.state.calls import events as ops
@@ -24,7 +24,7 @@ _ENDS = ("session.finalized", "session.aborted")
 class Follow:
     """The reading side of a session's streams. A follower owns its cursor; the server keeps nothing for it."""
 
-    def __init__(self, server: Server, sessions: Sessions) -> None:
+    def __init__(self, server: Server, sessions: Records) -> None:
         """Take the sessions for their references."""
         self._server = server
         self._sessions = sessions

@@ -1,12 +1,12 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """Messages of agents and people: append, last, since, and what is handed to a model."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
-from maestro_state._sync.sessions import Sessions
 from maestro_state._sync.whole import whole
 from maestro_state.models.message import Message
 from maestro_state.state.calls import messages as ops
@@ -15,7 +15,7 @@ from maestro_state.state.calls import messages as ops
 class Messages:
     """The structured conversation of a session."""
 
-    def __init__(self, server: Server, sessions: Sessions) -> None:
+    def __init__(self, server: Server, sessions: Records) -> None:
         """Take the sessions for their references."""
         self._server = server
         self._sessions = sessions

@@ -1,4 +1,4 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """The queue workers wait on: on the state server, or on one of its own where that is set."""
 
 from __future__ import annotations
@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from maestro_state._sync.server import Server
 from maestro_state.errors import ConfigError
+from maestro_state._sync.server import Server
 from maestro_state.net import connect, parse_url
 from maestro_state.state.calls import queue as queueing
 

@@ -1,4 +1,4 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """Following one run to its end, and seeing to it that it has one."""
 
 from __future__ import annotations
@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from maestro_state._sync.claims import Claims
-from maestro_state._sync.server import Server
-from maestro_state._sync.sessions import Sessions
 from maestro_state.clock import from_iso
 from maestro_state.errors import NotFound, Refused, SessionNotFound
+from maestro_state._sync.claims import Claims
+from maestro_state._sync.records import Records
+from maestro_state._sync.server import Server
 from maestro_state.models.message import Event
 from maestro_state.models.run import OPEN, Run
 from maestro_state.state.calls import events as event_ops
@@ -26,7 +26,7 @@ POLL_MS = 1_000
 class RunEvents:
     """The events of runs, and their ends."""
 
-    def __init__(self, server: Server, claims: Claims, sessions: Sessions) -> None:
+    def __init__(self, server: Server, claims: Claims, sessions: Records) -> None:
         """Take what looks after runs whose worker is gone, and what knows sessions that only the disk has."""
         self._server = server
         self._claims = claims

@@ -1,256 +1,38 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
-"""Runs: start, follow to the end, cancel, list, look at."""
+# Generated from maestro_state/live by `make generate`. Do not edit.
+"""Runs that were asked for: read, list, follow to the end, cancel. Starting one is the room's above."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from maestro_state._sync.choices import Choices
+from maestro_state.errors import NotFound, NotReplicated, Refused, RunIsOver, RunNotFound, WorkFailed
 from maestro_state._sync.claims import Claims
-from maestro_state._sync.parts import Parts, PartList
 from maestro_state._sync.queue import Queue
+from maestro_state._sync.records import Records
 from maestro_state._sync.run_events import RunEvents
 from maestro_state._sync.server import Server
-from maestro_state._sync.sessions import Sessions
-from maestro_state.errors import (
-    ContextChanged,
-    InvalidTransition,
-    MaestroError,
-    NotFound,
-    NotReplicated,
-    Refused,
-    RunIsOver,
-    RunNotFound,
-    SessionExpired,
-    SessionNotFound,
-    WorkFailed,
-)
-from maestro_state.local.handover import Handover, Holder, call_blocking, hand_over, leave
-from maestro_state.local.project import Project
-from maestro_state.local.settings_cache import Settings
 from maestro_state.models.message import Event
-from maestro_state.models.run import Run, SentItem, ToolOptions
+from maestro_state.models.run import Run, SentItem
 from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import runs as ops
-from maestro_state.state.calls.parts import arranged
-from maestro_state.tools import Tool, resolve
-from maestro_state.tools.attaching import check_attachable, shown_files
-from maestro_state.tools.rendering import render
-from maestro_state.vocabulary import FROZEN
 
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]
 Events = list[Event]
 Sent = list[SentItem]
-SentContents = list[tuple[SentItem, bytes]]
 
 
-class Preview(msgspec.Struct, frozen=True):
-    """What a run would execute, and what it would be given on its standard input."""
+class LiveRuns:
+    """The runs of a session, from the side that asked for them."""
 
-    argv: list[str]
-    stdin: bytes
-
-
-class Runs:
-    """The runs of a session, from the side that asks for them."""
-
-    def __init__(
-        self,
-        server: Server,
-        sessions: Sessions,
-        queue: Queue,
-        settings: Settings,
-        project: Project,
-        handover: Handover,
-    ) -> None:
-        """Take the sessions for their references, the queue that wakes workers, the project for its checkout, and how
-        the workers of this machine are handed an environment.
-        """
-        self.handover = handover
+    def __init__(self, server: Server, sessions: Records, queue: Queue, max_output_bytes: int) -> None:
+        """Take the sessions for their references, the queue that wakes workers, and the most that a run may print."""
         self._server = server
         self._sessions = sessions
         self._queue = queue
-        self._settings = settings
+        self._max_output_bytes = max_output_bytes
         self._events = RunEvents(server, Claims(server, queue), sessions)
-        self._choices = Choices(server, settings, project)
-        self._parts = Parts(server, settings)
-
-    def start(
-        self,
-        prompt: str | bytes,
-        ref: str | None = None,
-        *,
-        tool: str | None = None,
-        prompt_source: str = "cli",
-        prompt_file: str | None = None,
-        dry: bool = False,
-        confirmed_at: str | None = None,
-        timeout_s: int | None = None,
-        retries: int = 0,
-        cookie: str | None = None,
-        env: tuple[str, ...] = (),
-        model: str | None = None,
-        mode: str | None = None,
-        arguments: Sequence[str] = (),
-        continues: str | None = None,
-        terminal: str | None = None,
-        piped: bytes | None = None,
-        history: int | None = None,
-        say: Callable[[str], None] | None = None,
-        environment: Mapping[str, str] | None = None,
-        idempotency_key: str | None = None,
-    ) -> Run:
-        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
-
-        Carried out on this machine the tool sees `environment`, by default this process's own; elsewhere it sees its
-        worker's, cut down to what it needs and the names in `env`.
-
-        `terminal` is where it is asked for; `continues` the run whose conversation it goes on with, `last` the newest
-        one of its tool. `piped` is sent along as a part of this run alone, as is the conversation so far: `history`
-        says how many messages of it (0: none; by default as many as the settings allow). `say` is told what the tool
-        may change, before the first run of the session that may.
-        """
-        session, place = self._choices.placed(self._sessions.read(ref))
-        said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
-        environment = os.environ if environment is None else environment
-        choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
-        parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
-        content = prompt.encode() if isinstance(prompt, str) else prompt
-        holders = [] if dry else call_blocking(self.handover.reach)
-        try:
-            if holders:
-                ops.check_variables(env, environment)
-            request = ops.RunRequest(
-                tool=choice.tool.name,
-                prompt_source=prompt_source,
-                prompt_file=prompt_file,
-                dry=dry,
-                confirmed_at=confirmed_at,
-                timeout_s=timeout_s or self._settings.run_timeout_seconds,
-                retries=retries,
-                cookie=cookie or self._settings.cookie,
-                env=env,
-                holders=tuple(holder.name for holder in holders),
-                options=choice.options,
-                continues=choice.before.id if choice.before else None,
-                seen=choice.seen,
-                terminal=terminal,
-                working_directory=place,
-                edits_told=choice.tell(session, say),
-            )
-            run_id, summary = self._start(session.id, choice.tool, request, content, parts, idempotency_key)
-            if not dry:
-                self._wake(session.id, run_id, holders, environment)
-        finally:
-            leave(holders)
-        # Last: the worker is on its way meanwhile.
-        self._server.note(session.id, summary)
-        return self.read(run_id, session.id)
-
-    def _start(
-        self,
-        session_id: str,
-        tool: Tool,
-        request: ops.RunRequest,
-        prompt: bytes,
-        parts: PartList,
-        idempotency_key: str | None,
-    ) -> tuple[str, Any]:
-        terms, stamp = self._server.terms, self._server.stamp(idempotency_key)
-        while True:
-            seen = self._parts.seen(session_id, request.seen)
-            check_attachable(tool, seen[1])
-            call = ops.start_run(terms, stamp, session_id, request, prompt, seen, parts)
-            try:
-                run_id, summary = self._server.run(call)
-            except ContextChanged:
-                continue  # somebody added or removed an item since we looked
-            except (SessionNotFound, SessionExpired) as error:
-                raise self._server.refused(session_id, error) from error
-            return str(run_id.decode()), summary
-
-    def _wake(
-        self, session_id: str, run_id: str, holders: Sequence[Holder], environment: Mapping[str, str]
-    ) -> None:
-        """Hand the environment over, then put the job where workers wait: whoever takes it finds what it needs."""
-        try:
-            if holders:
-                call_blocking(partial(hand_over, holders, session_id, run_id, environment))
-            self._queue.enqueue(session_id, run_id, 0)
-        except MaestroError:
-            # Nobody would come for it: better no run than one that starts when nobody expects it any more.
-            self._server.change(
-                session_id, ops.cancel_run(self._server.terms, self._server.stamp(), session_id, run_id)
-            )
-            raise
-
-    def preview(
-        self,
-        prompt: str | bytes,
-        ref: str | None = None,
-        *,
-        tool: str | None = None,
-        model: str | None = None,
-        mode: str | None = None,
-        arguments: Sequence[str] = (),
-        continues: str | None = None,
-        piped: bytes | None = None,
-        history: int | None = None,
-    ) -> Preview:
-        """Return what a run started now would execute and be sent."""
-        session, _ = self._choices.placed(self._sessions.read(ref))
-        if session.state in FROZEN:
-            raise InvalidTransition(session.id, session.state, "running a tool")
-        content = prompt.encode() if isinstance(prompt, str) else prompt
-        ops.check_prompt(self._server.terms, content)
-        said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
-        choice = self._choices.choose(session, tool, said, continues)
-        parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
-        _, sent = self._parts.seen(session.id, choice.seen)
-        check_attachable(choice.tool, sent)
-        sent = arranged(sent, parts)
-        return self._preview(session.id, choice.tool, choice.options, choice.before, content, sent, parts)
-
-    def preview_of(self, run: Run, ref: str | None = None) -> Preview:
-        """Return what a run was, or would have been, sent."""
-        session = self._sessions.read(ref)
-        prompt, sent = self.prompt(run, session.id), self.sent(run.id, session.id)
-        before = self.read(run.continues, session.id) if run.continues else None
-        tool = resolve(run.tool, folder=run.working_directory or session.working_directory)
-        return self._preview(session.id, tool, run.options, before, prompt, sent)
-
-    def _preview(
-        self,
-        session_id: str,
-        tool: Tool,
-        options: ToolOptions,
-        before: Run | None,
-        prompt: bytes,
-        sent: Sent,
-        parts: PartList | None = None,
-    ) -> Preview:
-        items = self._contents(session_id, sent, parts or []) if sent else []
-        words, named = shown_files(tool, items)
-        return Preview(tool.argv(options, ops.conversation_of(before), words), render(prompt, items, named))
-
-    def _contents(self, session_id: str, sent: Sent, parts: PartList) -> SentContents:
-        """Return what is sent with its content; `parts` are not stored yet."""
-        known = {part.item.digest: part.content for part in parts}
-        digests = list(dict.fromkeys(item.digest for item in sent if item.digest not in known))
-        if digests:
-            found = self._server.fetch(claim_ops.read_blobs(self._server.terms, session_id, digests))
-            if None in found:
-                source = self._sessions.source(session_id)
-                found = [source.blob(digest) for digest in digests] if source.archived else found
-            known |= dict(zip(digests, found, strict=True))
-        return [(item, known[item.digest] or b"") for item in sent]
 
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
@@ -315,13 +97,13 @@ class Runs:
 
     def output(self, run_id: str, ref: str | None = None) -> bytes:
         """Return what a run printed so far, byte for byte; refuse more than a run may print."""
-        parts, left = list[bytes](), self._settings.max_output_bytes
+        parts, left = list[bytes](), self._max_output_bytes
         for chunk in self.chunks(run_id, ref):
             parts.append(chunk)
             left -= len(chunk)
             if left < 0:
                 raise WorkFailed(
-                    f"the output of run {run_id} has more than {self._settings.max_output_bytes} bytes",
+                    f"the output of run {run_id} has more than {self._max_output_bytes} bytes",
                     hint=f"maestro show {run_id} prints it piece by piece",
                 )
         return b"".join(parts)

@@ -1,4 +1,4 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """Runs calls: the one place where a value from ops/ meets the connection."""
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from maestro_state.net import AnyConnection
 
 
-class LookInto(Protocol):
-    """Looks into why a change of a session was refused."""
+class Explain(Protocol):
+    """Finds out why a change of a session was refused."""
 
     def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
-        """Return what is known about that by then."""
+        """Return the error that says it."""
 
 
 #: Seconds within which an owner that waits for a server gives its next sign of life, once the server is back.
@@ -66,8 +66,8 @@ class Server:
         self.connection = connection
         self.terms = terms
         self.now_ms = now_ms
-        #: Looks into a session that a change was refused for because it is not there, or over; None: nobody does.
-        self.look_into: LookInto | None = None
+        #: Says more of a session that a change was refused for because it is not there, or over; None: nobody does.
+        self.explain: Explain | None = None
         self._sequences: list[CallSequence] = []
         let_go_in_child(self)
 
@@ -170,7 +170,7 @@ class Server:
 
     def refused(self, session_id: str, error: MaestroError) -> MaestroError:
         """Return what to say when a session is not there, or over: whoever notices the end of its time freezes it."""
-        return error if self.look_into is None else self.look_into(session_id, error)
+        return error if self.explain is None else self.explain(session_id, error)
 
     def note(self, session_id: str, summary: Any) -> None:
         """Bring the index up to date, if there is a summary that says it is due."""

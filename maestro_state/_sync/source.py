@@ -1,4 +1,4 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """One reader over one model: a session is read by the same calls whether the server has it or only the disk.
 
 Here is what the server has; the disk's is in a module of its own, so that a live session costs nothing of the archive.

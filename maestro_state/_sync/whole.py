@@ -1,12 +1,12 @@
-# Generated from maestro_state/api by `make generate`. Do not edit.
+# Generated from maestro_state/live by `make generate`. Do not edit.
 """Messages whose content is an excerpt, with the whole of it: what a run printed is kept once."""
 
 from __future__ import annotations
 
 import msgspec
 
-from maestro_state._sync.source import Source
 from maestro_state.errors import MaestroError
+from maestro_state._sync.source import Source
 from maestro_state.models.message import Message
 
 #: Longest content that is put back into a message, in bytes; what is longer is read as the run's output.

@@ -1,1 +1,1 @@
-"""Hand-written shells: the only code that awaits the server. `_sync` is generated from here."""
+"""The rooms: every verb there is, blocking."""

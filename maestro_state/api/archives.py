@@ -10,13 +10,10 @@ from typing import IO, BinaryIO, cast
 
 import msgspec
 
+from maestro_state._sync.queue import Queue
+from maestro_state._sync.records import Records
+from maestro_state._sync.server import Server
 from maestro_state.api.export import EXPORTS, write_export
-from maestro_state.api.flush import AsyncFlush, Flushed, with_retries
-from maestro_state.api.pull import AsyncPull, Pulled
-from maestro_state.api.queue import AsyncQueue
-from maestro_state.api.server import AsyncServer
-from maestro_state.api.sessions import AsyncSessions
-from maestro_state.api.sweep import AsyncRecoverer, AsyncSweep, SweepReport
 from maestro_state.clock import iso
 from maestro_state.errors import ArchiveFailed, InvalidValue, Refused, SessionNotFound
 from maestro_state.mirror.export import file_name
@@ -27,6 +24,9 @@ from maestro_state.mirror.retention import CleanupReport, clean
 from maestro_state.mirror.verify import Damage, Report, verify
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import index as index_ops
+from maestro_state.upkeep.checkpoint import Checkpoint, Checkpoints, with_retries
+from maestro_state.upkeep.pull import Pull, Pulled
+from maestro_state.upkeep.sweep import Recoverer, Sweep, SweepReport
 from maestro_state.vocabulary import FROZEN
 
 #: Longest retention: a hundred years.
@@ -41,15 +41,15 @@ class Exported(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-class AsyncArchives:
+class Archives:
     """What can be done with sessions on disk."""
 
     def __init__(
         self,
-        server: AsyncServer,
-        sessions: AsyncSessions,
+        server: Server,
+        sessions: Records,
         places: Places,
-        queue: AsyncQueue,
+        queue: Queue,
         *,
         retention_days: int,
         checkpoint_seconds: int,
@@ -61,64 +61,62 @@ class AsyncArchives:
         self._server = server
         self._sessions = sessions
         self._places = places
-        self._flush = AsyncFlush(server, places)
+        self._checkpoints = Checkpoints(server, places)
         self._days = retention_days
         self._horizon_ms = 2 * checkpoint_seconds * 1000
         self._can_scan = can_scan
         self._output_bytes = output_bytes
 
-    async def sync(self, ref: str | None = None) -> Flushed:
+    def sync(self, ref: str | None = None) -> Checkpoint:
         """Write a session to disk now; one that only the disk has is up to date."""
-        source = await self._sessions.source(ref)
+        source = self._sessions.source(ref)
         if source.archived:
-            record = await source.record()
+            record = source.record()
             path = self._places.own.path_of(source.id)
-            return Flushed(source.id, path, record.state, written=False, current=True)
-        return await self._flush.flush(source.id)
+            return Checkpoint(source.id, path, record.state, written=False, current=True)
+        return self._checkpoints.checkpoint(source.id)
 
-    async def pull(self, ref: str, progress: Callable[[int, int], None] | None = None) -> Pulled:
+    def pull(self, ref: str, progress: Callable[[int, int], None] | None = None) -> Pulled:
         """Bring an archived session from the team's disk into this checkout, through the server; see AsyncPull."""
-        pull = AsyncPull(self._server, self._places, self._queue)
+        pull = Pull(self._server, self._places, self._queue)
         try:
-            session_id = await self._sessions.resolve(ref)
+            session_id = self._sessions.resolve(ref)
         except SessionNotFound:
             session_id = ref  # nobody here knows it: a worker may
         if present := pull.present(session_id):
             return present
-        state = await self._server.connection.call(
-            "HGET", self._server.terms.keys.of_session(session_id, "session"), "state"
-        )
+        state = self._server.connection.call("HGET", self._server.terms.keys.of_session(session_id, "session"), "state")
         if state is not None and state.decode() not in FROZEN:
             raise Refused(f"session {session_id} is live: it is read from the server", hint="maestro session sync")
-        return await pull.pull(session_id, progress)
+        return pull.pull(session_id, progress)
 
-    async def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
+    def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
         """Send an archive of this machine's to whoever asked for it; see AsyncPull."""
-        return await AsyncPull(self._server, self._places, self._queue).send(ref, token, sender, is_leaving)
+        return Pull(self._server, self._places, self._queue).send(ref, token, sender, is_leaving)
 
-    async def defer(self, session_id: str, reason: str) -> bool:
+    def defer(self, session_id: str, reason: str) -> bool:
         """Note on a session why its archive waits, for doctor and whoever looks at it; False when it does not wait."""
-        word = await self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
+        word = self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
         return bool(word == "OK")
 
-    async def verify(self, ref: str | None = None) -> Report:
+    def verify(self, ref: str | None = None) -> Report:
         """Check every digest of a session's archive; without a reference, of this checkout's active session.
 
         One that is live and not on disk yet is written first.
         """
-        session_id = await self._sessions.resolve(ref)
+        session_id = self._sessions.resolve(ref)
         if session_id not in self._places.own.ids():
-            await self.sync(session_id)
+            self.sync(session_id)
         return verify(self._places.own, session_id)
 
-    async def secrets(self, ref: str | None = None) -> list[Leak]:
+    def secrets(self, ref: str | None = None) -> list[Leak]:
         """Return where a session's archive holds what looks like a secret that a tool printed; never the value."""
-        session_id = await self._sessions.resolve(ref)
+        session_id = self._sessions.resolve(ref)
         if session_id not in self._places.own.ids():
-            await self.sync(session_id)
+            self.sync(session_id)
         return find_leaks(self._places.own, session_id)
 
-    async def secrets_all(self) -> list[Leak]:
+    def secrets_all(self) -> list[Leak]:
         """Return that of every archive of this checkout, by path from the folder of sessions."""
         found = []
         for session_id in sorted(self._places.own.ids()):
@@ -126,7 +124,7 @@ class AsyncArchives:
             found += [Leak(f"{session_id}/{one.path}", one.line, one.rule) for one in leaks]
         return found
 
-    async def verify_all(self) -> Report:
+    def verify_all(self) -> Report:
         """Check every archive of this checkout."""
         checked, damaged, removed = 0, [], []
         for session_id in sorted(self._places.own.ids()):
@@ -136,14 +134,14 @@ class AsyncArchives:
             removed += [f"{session_id}/{path}" for path in report.removed]
         return Report(not damaged, checked, damaged, removed)
 
-    async def sweep(self, recoverers: Sequence[AsyncRecoverer] = (), *, thorough: bool = False) -> SweepReport:
+    def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
-        sweep = AsyncSweep(
+        sweep = Sweep(
             self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
         )
-        return await sweep.sweep(recoverers, thorough=thorough)
+        return sweep.sweep(recoverers, thorough=thorough)
 
-    async def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
+    def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
         """Remove outputs and dry runs of sessions ended so many days ago, and old logs; 0 is every ended session.
 
         Never anything of a session that was not ended or that the server still has, nor of an archive that another
@@ -155,18 +153,18 @@ class AsyncArchives:
         if not 0 <= days <= _DAYS_MAX:
             raise InvalidValue(f"the days must be between 0 and {_DAYS_MAX}, not {days}")
         terms = self._server.terms
-        now_ms = min(self._server.now_ms(), await self._server.fetch(archiving.read_time()))
-        entries = await self._server.fetch(index_ops.all_sessions(terms))
-        live = {entry.id for entry in entries} | await self._on_server(self._places.own.ids())
+        now_ms = min(self._server.now_ms(), self._server.fetch(archiving.read_time()))
+        entries = self._server.fetch(index_ops.all_sessions(terms))
+        live = {entry.id for entry in entries} | self._on_server(self._places.own.ids())
         return clean(self._places.own, live, now_ms=now_ms, days=days, dry_run=dry_run, foreign=foreign)
 
-    async def _on_server(self, ids: set[str]) -> set[str]:
+    def _on_server(self, ids: set[str]) -> set[str]:
         """Return those of some ids that the server has, whatever the index says."""
         ordered, keys = sorted(ids), self._server.terms.keys
-        found = await self._server.connection.calls([("EXISTS", keys.of_session(one, "session")) for one in ordered])
+        found = self._server.connection.calls([("EXISTS", keys.of_session(one, "session")) for one in ordered])
         return {one for one, exists in zip(ordered, found, strict=True) if exists}
 
-    async def export(
+    def export(
         self, ref: str | None = None, *, form: str = "md", output: str | None = None, redact: bool = False
     ) -> Exported:
         """Write a session's whole history to one file: in its archive's `exports/`, or where `output` says.
@@ -175,20 +173,18 @@ class AsyncArchives:
         """
         if form not in EXPORTS:
             raise InvalidValue(f"'{form[:20]}' is not a format", hint="md or json")
-        source = await self._sessions.source(ref)
+        source = self._sessions.source(ref)
         if output is None and not source.archived:
-            await self._flush.flush(source.id)
+            self._checkpoints.checkpoint(source.id)
         with tempfile.TemporaryFile() as file:
             redaction = Secrets() if redact else None
-            notes = await write_export(
-                source, form, cast(BinaryIO, file), limit=self._output_bytes, redaction=redaction
-            )
+            notes = write_export(source, form, cast(BinaryIO, file), limit=self._output_bytes, redaction=redaction)
             file.seek(0)
             if output is not None:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
                 name = file_name(iso(self._server.now_ms()), form)
-                path = await with_retries(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
+                path = with_retries(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
         if not redact and (count := marked(self._places.own, source.id)):
             places = "1 place looks" if count == 1 else f"{count} places look"
             notes.append(f"{places} like a secret that a tool printed: export --redact leaves it out")

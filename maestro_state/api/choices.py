@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from maestro_state.api.server import AsyncServer
+from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidTransition, NoTool
 from maestro_state.local.checkouts import home_of
 from maestro_state.local.project import Project
@@ -55,28 +55,28 @@ class Choice(msgspec.Struct, frozen=True):
         return " ".join([*told, word])
 
 
-class AsyncChoices:
+class Choices:
     """Finds out what a run uses."""
 
-    def __init__(self, server: AsyncServer, settings: Settings, project: Project) -> None:
+    def __init__(self, server: Server, settings: Settings, project: Project) -> None:
         """Take the settings for this terminal's own tool, and the checkout's top folder."""
         self._server = server
         self._settings = settings
         self._project = project
 
-    async def placed(self, session: Session) -> tuple[Session, str | None]:
+    def placed(self, session: Session) -> tuple[Session, str | None]:
         """Return the session as it is seen from this checkout: where nobody set the folder that its runs work in, they
         work in the worktree they are asked for in.
         """
         here, there = self._project.checkout, session.working_directory
         if here == there or home_of(there) != self._project.path:
             return session, None
-        field = await self._server.fetch(session_ops.get_field(self._server.terms, session.id, "working_directory"))
+        field = self._server.fetch(session_ops.get_field(self._server.terms, session.id, "working_directory"))
         if field.revision:
             return session, None
         return msgspec.structs.replace(session, working_directory=here), here
 
-    async def choose(
+    def choose(
         self,
         session: Session,
         tool: str | None,
@@ -88,11 +88,11 @@ class AsyncChoices:
         before: Run | None = None
         if continues and continues != "last":
             number = ops.check_run_id(continues)
-            before = await self._server.fetch(ops.read_run(self._server.terms, session.id, number))
+            before = self._server.fetch(ops.read_run(self._server.terms, session.id, number))
             tool = tool or before.tool
         chosen = self._tool(session, tool, path)
         if continues:
-            before = before or await self._newest(session, chosen)
+            before = before or self._newest(session, chosen)
             check_continues(session.id, chosen, before)
         options = combined(said, session.tool_options if chosen.name == session.tool_active else None)
         if chosen.arguments:
@@ -114,12 +114,12 @@ class AsyncChoices:
             raise NoTool(session.id)
         return resolve(chosen, path, folder=session.working_directory)
 
-    async def _newest(self, session: Session, chosen: Tool) -> Run | None:
+    def _newest(self, session: Session, chosen: Tool) -> Run | None:
         """Find the newest run of a tool that had a conversation; a page at a time: a long session costs no more."""
         last = session.counters.run_seq
         while last > 0:
             first = max(1, last - _PAGE_RUNS + 1)
-            page: list[Run] = await self._server.fetch(ops.read_some(self._server.terms, session.id, first, last))
+            page: list[Run] = self._server.fetch(ops.read_some(self._server.terms, session.id, first, last))
             for run in reversed(page):
                 if run.tool == chosen.name and run.status not in OPEN and run.usage and run.usage.tool_session:
                     return run

@@ -7,14 +7,14 @@ counted is one script's doing each, on the server.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
-from maestro_state.api.server import AsyncServer
-from maestro_state.api.work_store import AsyncWorkStore
+from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidValue, Refused
 from maestro_state.mirror.mailbox import Delivery, Mailbox, Outcome, Rejected
 from maestro_state.models.work import WorkView
 from maestro_state.state.calls import breadcrumbs as ops
+from maestro_state.upkeep.work_store import WorkStore
 from maestro_state.vocabulary import WORK_OPEN
 from maestro_state.work import timeline
 from maestro_state.work.timeline import Happening
@@ -30,32 +30,31 @@ Members = list[WorkView]
 Happenings = list[Happening]
 
 
-class AsyncConsumer:
+class Consumer:
     """Consumes a work session and all under it."""
 
-    def __init__(self, server: AsyncServer, store: AsyncWorkStore) -> None:
+    def __init__(self, server: Server, store: WorkStore) -> None:
         """Take what finds and reads work sessions."""
         self._server = server
         self._store = store
 
-    async def once(self, work_id: str) -> Outcome:
+    def once(self, work_id: str) -> Outcome:
         """Consume what is there; wait only for files that are on their way in."""
         consumption = _Consumption(self._server, self._store, work_id)
-        while await consumption.round() or consumption.is_waiting:
+        while consumption.round() or consumption.is_waiting:
             if consumption.is_waiting:
-                await self._server.connection.block(*_pause(consumption), block_ms=_SOON_MS)
+                self._server.connection.block(*_pause(consumption), block_ms=_SOON_MS)
         return consumption.outcome
 
-    async def follow(self, work_id: str, *, until_idle_ms: int | None = None) -> AsyncIterator[Happening]:
+    def follow(self, work_id: str, *, until_idle_ms: int | None = None) -> Iterator[Happening]:
         """Consume as it comes and yield what is logged, until the work session has ended and all is applied."""
         consumption = _Consumption(self._server, self._store, work_id)
-        await consumption.start_log()
+        consumption.start_log()
         quiet_ms = 0
         while True:
-            moved = await consumption.round()
-            happenings = await consumption.logged()
-            for happening in happenings:
-                yield happening
+            moved = consumption.round()
+            happenings = consumption.logged()
+            yield from happenings
             if moved or happenings:
                 quiet_ms = 0
                 continue
@@ -63,7 +62,7 @@ class AsyncConsumer:
             if is_over or (until_idle_ms is not None and quiet_ms >= until_idle_ms):
                 return
             wait_ms = _LOOK_MS if until_idle_ms is None else max(1, min(_LOOK_MS, until_idle_ms - quiet_ms))
-            await self._server.connection.block(*_pause(consumption, wait_ms), block_ms=wait_ms)
+            self._server.connection.block(*_pause(consumption, wait_ms), block_ms=wait_ms)
             quiet_ms += wait_ms
 
 
@@ -76,7 +75,7 @@ def _pause(consumption: _Consumption, wait_ms: int = _SOON_MS) -> tuple[object, 
 class _Consumption:
     """What one consumer remembers while it runs; losing it costs nothing but reading again."""
 
-    def __init__(self, server: AsyncServer, store: AsyncWorkStore, work_id: str) -> None:
+    def __init__(self, server: Server, store: WorkStore, work_id: str) -> None:
         self._server, self._store, self._work_id = server, store, work_id
         self.terms = server.terms
         self._boxes: dict[str, Mailbox] = {}
@@ -100,26 +99,26 @@ class _Consumption:
         rejected: list[Rejected] = [one for box in self._boxes.values() for one in box.rejected]
         return Outcome(self._applied, self._duplicates, rejected)
 
-    async def start_log(self) -> None:
+    def start_log(self) -> None:
         """Begin to follow the logs where they are now."""
-        await self._read_members()
+        self._read_members()
         for work in self.members:
-            self.logs[work.id] = await self._server.fetch(ops.last_logged(self.terms, work.id))
+            self.logs[work.id] = self._server.fetch(ops.last_logged(self.terms, work.id))
 
-    async def round(self) -> bool:
+    def round(self) -> bool:
         """Look everywhere once; tell whether anything moved."""
-        await self._read_members()
+        self._read_members()
         moved = 0
         for work in self.members:
-            moved += await self._take(work)
+            moved += self._take(work)
         for work in self.members:
-            moved += await self._apply(work)
+            moved += self._apply(work)
         return moved > 0
 
-    async def _read_members(self) -> None:
-        self.members = await self._store.of(await self._store.live(self._work_id))
+    def _read_members(self) -> None:
+        self.members = self._store.of(self._store.live(self._work_id))
 
-    async def _take(self, work: WorkView) -> int:
+    def _take(self, work: WorkView) -> int:
         """Take what is new in a work session's mailbox."""
         if work.id not in self._boxes:
             self._boxes[work.id] = Mailbox(self._store.root, work.path, limit=self._store.file_limit)
@@ -127,15 +126,15 @@ class _Consumption:
         for delivery in box.deliveries(time.time_ns()):
             chunk.append(delivery)
             if len(chunk) == _CHUNK:
-                taken += await self._accept(work, box, chunk)
+                taken += self._accept(work, box, chunk)
                 chunk = []
-        return taken + (await self._accept(work, box, chunk) if chunk else 0)
+        return taken + (self._accept(work, box, chunk) if chunk else 0)
 
-    async def _accept(self, work: WorkView, box: Mailbox, deliveries: list[Delivery]) -> int:
+    def _accept(self, work: WorkView, box: Mailbox, deliveries: list[Delivery]) -> int:
         if not work.is_live:
-            work = await self._store.adopt(work)
+            work = self._store.adopt(work)
         ids = [delivery.breadcrumb.breadcrumb_id for delivery in deliveries]
-        known = await self._server.fetch(ops.known_breadcrumbs(self.terms, work.id, ids))
+        known = self._server.fetch(ops.known_breadcrumbs(self.terms, work.id, ids))
         taken = 0
         for delivery, source in zip(deliveries, known, strict=True):
             # A file taken before, and one Maestro wrote itself, are no second breadcrumb.
@@ -145,7 +144,7 @@ class _Consumption:
                 box.took(delivery)
                 continue
             try:
-                _, is_new = await self._store.accept(work.id, delivery.breadcrumb, source=delivery.source)
+                _, is_new = self._store.accept(work.id, delivery.breadcrumb, source=delivery.source)
             except (InvalidValue, Refused) as error:
                 box.refuse(delivery, str(error))
                 continue
@@ -154,32 +153,32 @@ class _Consumption:
             taken += is_new
         return taken
 
-    async def _apply(self, work: WorkView) -> int:
+    def _apply(self, work: WorkView) -> int:
         """Apply everything that was accepted, then bring the folder up to date."""
         if not work.is_live:
             return 0
         applied = 0
-        while count := await self._store.apply(work.id):
+        while count := self._store.apply(work.id):
             applied += count
         self._applied += applied
         if applied:
-            await self._store.checkpoint(work.id)
+            self._store.checkpoint(work.id)
         return applied
 
-    async def logged(self) -> Happenings:
+    def logged(self) -> Happenings:
         """Return what was logged since the last time, in every work session of the tree."""
         happenings: Happenings = []
         for work in self.members:
             if not work.is_live:
                 continue
-            entries = await self._server.fetch(ops.read_log(self.terms, work.id, self.logs.get(work.id)))
+            entries = self._server.fetch(ops.read_log(self.terms, work.id, self.logs.get(work.id)))
             if not entries:
                 continue
             self.logs[work.id] = entries[-1].id
             depth = work.depth - self.top.depth
             applied = [entry.data["entry"] for entry in entries if entry.type == "breadcrumb.applied"]
             queries = [ops.read_one(self.terms, work, entry_id) for entry_id in applied]
-            replies = await self._server.connection.calls([query.command for query in queries])
+            replies = self._server.connection.calls([query.command for query in queries])
             found = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
             crumbs = {entry_id: one.breadcrumb for entry_id, one in zip(applied, found, strict=True) if one}
             for entry in entries:

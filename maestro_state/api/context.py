@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 
-from maestro_state.api.server import AsyncServer
-from maestro_state.api.sessions import AsyncSessions
+from maestro_state._sync.records import Records
+from maestro_state._sync.server import Server
 from maestro_state.clock import iso
 from maestro_state.errors import InvalidTransition, ItemNotFound, MaestroError
 from maestro_state.local.project import Project
@@ -30,16 +30,16 @@ NewItems = list[ops.NewItem]
 Progress = Callable[[int, int], None]
 
 
-class AsyncContext:
+class Context:
     """What runs of a session are sent along."""
 
-    def __init__(self, server: AsyncServer, sessions: AsyncSessions, project: Project) -> None:
+    def __init__(self, server: Server, sessions: Records, project: Project) -> None:
         """Take the project for its files."""
         self._server = server
         self._sessions = sessions
         self._project = project
 
-    async def add(
+    def add(
         self,
         *arguments: str | bytes,
         ref: str | None = None,
@@ -66,7 +66,7 @@ class AsyncContext:
         from maestro_state.context.making import Making
         from maestro_state.context.reading import Tree
 
-        session_id, terms = await self._sessions.resolve(ref), self._server.terms
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
         checked = ops.check_labels(labels)
         with Tree(self._project.checkout) as tree:
             where = os.fspath(folder or os.getcwd())
@@ -78,81 +78,81 @@ class AsyncContext:
             batches = making.batches(choice.entries, texts)
             # A few files are not worth a thread. Closed before the tree is: its thread reads from there.
             with closing(ahead(batches) if total > ops.AHEAD_ITEMS else batches) as coming:
-                async for batch in self._add_all(session_id, coming, None if again else unchanged):
+                for batch in self._add_all(session_id, coming, None if again else unchanged):
                     added += batch
                     if progress:
                         progress(len(added) + len(unchanged), total)
             if not added:
-                await self._check_open(session_id)
+                self._check_open(session_id)
         return Added([*unchanged, *added], [*choice.skipped, *making.skipped], [item.id for item in unchanged])
 
-    async def _files_there(self, session_id: str) -> dict[tuple[str, str], ContextItem]:
+    def _files_there(self, session_id: str) -> dict[tuple[str, str], ContextItem]:
         """Return the files among the active items, by path and digest."""
-        items = await self._server.fetch(read_items(self._server.terms, session_id))
+        items = self._server.fetch(read_items(self._server.terms, session_id))
         files = (item for item in items if item.state == "active" and item.kind == "file")
         return {(str(item.source.get("path_rel")), item.snapshot.digest): item for item in files}
 
-    async def _check_open(self, session_id: str) -> None:
+    def _check_open(self, session_id: str) -> None:
         """Refuse what takes no context, also where there is nothing to write."""
-        session = await self._sessions.read(session_id)
+        session = self._sessions.read(session_id)
         if session.state in FROZEN:
             raise InvalidTransition(session_id, session.state, "adding context")
 
-    async def list(self, ref: str | None = None, *, everything: bool = False) -> Listed:
+    def list(self, ref: str | None = None, *, everything: bool = False) -> Listed:
         """List the active items, or `everything` that ever was one, each file with how it compares now."""
         from maestro_state.context.drift import with_drift
 
-        items = await self._items(await self._sessions.resolve(ref))
+        items = self._items(self._sessions.resolve(ref))
         return with_drift(self._project.checkout, (item for item in items if everything or item.state == "active"))
 
-    async def stale(self, ref: str | None = None) -> Listed:
+    def stale(self, ref: str | None = None) -> Listed:
         """List the active files that are not any more as they were added; looks at each file, reads few."""
         from maestro_state.context.drift import with_drift
 
-        items = await self._items(await self._sessions.resolve(ref))
+        items = self._items(self._sessions.resolve(ref))
         files = [item for item in items if item.state == "active" and item.kind == "file"]
         return [item for item in with_drift(self._project.checkout, files) if item.drift != "same"] if files else []
 
-    async def show(self, item_id: str, ref: str | None = None) -> tuple[ContextItem, bytes]:
+    def show(self, item_id: str, ref: str | None = None) -> tuple[ContextItem, bytes]:
         """Return an item, removed ones too, with its content."""
-        session_id = await self._sessions.resolve(ref)
-        item = _find(session_id, await self._items(session_id), ops.item_id_of(item_id))
-        return item, await (await self._sessions.source(session_id)).snapshot(item)
+        session_id = self._sessions.resolve(ref)
+        item = _find(session_id, self._items(session_id), ops.item_id_of(item_id))
+        return item, (self._sessions.source(session_id)).snapshot(item)
 
-    async def remove(self, *item_ids: str, ref: str | None = None) -> Items:
+    def remove(self, *item_ids: str, ref: str | None = None) -> Items:
         """Take items out of the active list, at most 1000 and all or none of them; they stay in the history."""
-        wanted, session_id = ops.check_removable(item_ids), await self._sessions.resolve(ref)
+        wanted, session_id = ops.check_removable(item_ids), self._sessions.resolve(ref)
         call = ops.remove_context(self._server.terms, self._server.stamp(), session_id, wanted)
-        await self._server.change(session_id, call)
+        self._server.change(session_id, call)
         gone = set(wanted)
-        return [item for item in await self._items(session_id) if item.id in gone]
+        return [item for item in self._items(session_id) if item.id in gone]
 
-    async def clear(self, ref: str | None = None) -> int:
+    def clear(self, ref: str | None = None) -> int:
         """Take every item out of the active list; return how many there were."""
-        session_id, removed = await self._sessions.resolve(ref), 0
-        active = [item.id for item in await self._items(session_id) if item.state == "active"]
+        session_id, removed = self._sessions.resolve(ref), 0
+        active = [item.id for item in self._items(session_id) if item.state == "active"]
         for at in range(0, len(active), ops.BATCH_ITEMS) or (0,):
             ids, stamp = active[at : at + ops.BATCH_ITEMS], self._server.stamp()
             call = ops.remove_context(self._server.terms, stamp, session_id, ids, is_clearing=True)
-            removed += int(await self._server.change(session_id, call))
+            removed += int(self._server.change(session_id, call))
         return removed
 
-    async def use_output(
+    def use_output(
         self, run: str = "last", ref: str | None = None, *, lines: str | None = None, note: str | None = None
     ) -> Added:
         """Promote a run's output, or the lines `A-B` of it, to an item, and mark the run as relevant."""
-        session_id, terms = await self._sessions.resolve(ref), self._server.terms
-        found = ops.pick_run(session_id, await self._server.fetch(read_runs(terms, session_id)), run)
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
+        found = ops.pick_run(session_id, self._server.fetch(read_runs(terms, session_id)), run)
         ops.check_promotable(terms, found, lines)
-        content, stamp = await self._output(session_id, found, ops.last_line_of(lines)), self._server.stamp()
-        asked = await self._server.fetch(claim_ops.read_blobs(terms, session_id, [found.prompt_digest or ""]))
+        content, stamp = self._output(session_id, found, ops.last_line_of(lines)), self._server.stamp()
+        asked = self._server.fetch(claim_ops.read_blobs(terms, session_id, [found.prompt_digest or ""]))
         item = ops.new_output(
             terms, stamp.now_ms, found, content, lines, question=asked[0] or b"", is_last=run == "last", notes=note
         )
         mark = RelevantOutput(run_id=found.id, added_at=iso(stamp.now_ms), note=item.notes)
-        return Added(await self._add(session_id, [item], mark))
+        return Added(self._add(session_id, [item], mark))
 
-    async def refresh(self, *item_ids: str, ref: str | None = None, force: bool = False) -> Added:
+    def refresh(self, *item_ids: str, ref: str | None = None, force: bool = False) -> Added:
         """Take a new snapshot of files that changed, as new items in the place of the old ones, which stay in history.
 
         Without ids: of all active files; those that are gone, or look as if they held a secret by now, are skipped, and
@@ -161,8 +161,8 @@ class AsyncContext:
         from maestro_state.context.making import Making
         from maestro_state.context.reading import Tree
 
-        session_id, terms = await self._sessions.resolve(ref), self._server.terms
-        items = await self._items(session_id)
+        session_id, terms = self._sessions.resolve(ref), self._server.terms
+        items = self._items(session_id)
         chosen = [_find(session_id, items, ops.item_id_of(one)) for one in dict.fromkeys(item_ids)]
         for item in chosen:
             ops.check_refreshable(item)
@@ -171,30 +171,28 @@ class AsyncContext:
         with Tree(self._project.checkout) as tree:
             making = Making(tree, terms, self._server.now_ms(), force=force)
             for batch in making.refreshed(files, is_named=bool(chosen)):
-                added += await self._add(session_id, batch)
+                added += self._add(session_id, batch)
         return Added(added, making.skipped)
 
-    async def _items(self, session_id: str) -> Items:
-        found: Items = await self._server.fetch(read_items(self._server.terms, session_id))
+    def _items(self, session_id: str) -> Items:
+        found: Items = self._server.fetch(read_items(self._server.terms, session_id))
         # Without items it has none, is only on disk, or is not there.
-        return found or await (await self._sessions.source(session_id)).items()
+        return found or (self._sessions.source(session_id)).items()
 
-    async def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
+    def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
         """Add one batch."""
-        missing = await self._server.run(self._missing(session_id, items))
-        added, _ = await self._add_batch(session_id, items, missing, mark)
+        missing = self._server.run(self._missing(session_id, items))
+        added, _ = self._add_batch(session_id, items, missing, mark)
         return added
 
-    async def _add_all(
-        self, session_id: str, coming: Iterator[NewItems], unchanged: Items | None
-    ) -> AsyncIterator[Items]:
+    def _add_all(self, session_id: str, coming: Iterator[NewItems], unchanged: Items | None) -> Iterator[Items]:
         """Add batch after batch, each in one round trip: it also asks what the next one has to bring along.
 
         With `unchanged`, files that are active items already go there instead.
         """
         there: dict[tuple[str, str], ContextItem] | None = None
         batch, trouble = next(coming, None), None
-        missing: AbstractSet[str] = await self._server.run(self._missing(session_id, batch)) if batch else frozenset()
+        missing: AbstractSet[str] = self._server.run(self._missing(session_id, batch)) if batch else frozenset()
         while batch is not None:
             following = None
             try:
@@ -204,13 +202,13 @@ class AsyncContext:
             then = self._missing(session_id, following) if following else None
             # What the session has no content of is no item of it: only of what it has, items are worth reading.
             if unchanged is not None and any(item.kind == "file" and item.digest not in missing for item in batch):
-                there = await self._files_there(session_id) if there is None else there
+                there = self._files_there(session_id) if there is None else there
                 unchanged += [there[item.place] for item in batch if item.place in there]
                 batch = [item for item in batch if item.place not in there]
             if batch:
-                added, missing = await self._add_batch(session_id, batch, missing, then=then)
+                added, missing = self._add_batch(session_id, batch, missing, then=then)
             else:
-                added, missing = Items(), await self._server.run(then) if then else frozenset()
+                added, missing = Items(), self._server.run(then) if then else frozenset()
             yield added
             batch = following
         if trouble is not None:
@@ -219,7 +217,7 @@ class AsyncContext:
     def _missing(self, session_id: str, items: NewItems) -> Call:
         return ops.missing_blobs(self._server.terms, session_id, list({item.digest: None for item in items}))
 
-    async def _add_batch(
+    def _add_batch(
         self,
         session_id: str,
         items: NewItems,
@@ -238,17 +236,17 @@ class AsyncContext:
                 calls.append(ops.put_blobs(terms, stamp, session_id, wanted))
             stamp = self._server.stamp(sequence.next_key())
             calls.append(ops.add_context(terms, stamp, session_id, items, mark))
-            values = await self._server.change_all(session_id, calls, then)
+            values = self._server.change_all(session_id, calls, then)
         first = int(values[len(calls) - 1])
         return [item.as_item(first + at) for at, item in enumerate(items)], values[-1] if then else frozenset()
 
-    async def _output(self, session_id: str, run: Run, last_line: int | None) -> bytes:
+    def _output(self, session_id: str, run: Run, last_line: int | None) -> bytes:
         """Read what a run printed: whole, or at least up to a line."""
         terms, parts, lines = self._server.terms, list[bytes](), 0
-        bounds = await self._server.fetch(run_ops.output_range(terms, session_id, run.id))
+        bounds = self._server.fetch(run_ops.output_range(terms, session_id, run.id))
         start, end = bounds or (None, "")
         while start is not None and (last_line is None or lines < last_line):
-            page, after = await self._server.fetch(run_ops.output_page(terms, session_id, run.id, start, end))
+            page, after = self._server.fetch(run_ops.output_page(terms, session_id, run.id, start, end))
             start = f"({after}" if after else None
             parts += page
             lines += sum(chunk.count(b"\n") for chunk in page)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maestro_state.api.server import UNREADABLE, AsyncServer
+from maestro_state._sync.server import UNREADABLE, Server
 from maestro_state.discuss import finding, migration
 from maestro_state.discuss.legacy import final_of
 from maestro_state.discuss.replay import Outcome, replay
@@ -49,17 +49,17 @@ from maestro_state.state.scripts import Call
 Events = list[TranscriptEvent]
 
 
-class AsyncDiscussions:
+class Discussions:
     """What can be done with discussions. A reference is an id, its beginning, `latest` or a path."""
 
-    def __init__(self, server: AsyncServer, project: Project) -> None:
+    def __init__(self, server: Server, project: Project) -> None:
         """Take the project for its files."""
         self._server = server
         self._project, root = project, project.root
         self._files = DiscussionFiles(root)
         finish_change(root)
 
-    async def start(
+    def start(
         self,
         *,
         kind: str = "global",
@@ -82,12 +82,12 @@ class AsyncDiscussions:
             engine=engine,
             model=model,
         )
-        await self._server.run(ops.start_discussion(self._server.terms, stamp, meta, after_micros=None))
-        await self._index(meta.session_id)
+        self._server.run(ops.start_discussion(self._server.terms, stamp, meta, after_micros=None))
+        self._index(meta.session_id)
         self._files.follow(meta, [])
         return meta
 
-    async def say(
+    def say(
         self,
         content: str,
         ref: str | None = None,
@@ -102,100 +102,100 @@ class AsyncDiscussions:
         `engine` is the tool that says it; the first one is the discussion's.
         """
         kind, payload = ops.message_event(self._server.terms, role, content, model)
-        discussion_id = await self.resolve(ref)
-        return await self._add(discussion_id, kind, payload, idempotency_key, engine)
+        discussion_id = self.resolve(ref)
+        return self._add(discussion_id, kind, payload, idempotency_key, engine)
 
-    async def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
+    def report(self, message: str, ref: str | None = None, *, details: str | None = None) -> None:
         """Put on record that something went wrong in an open discussion, such as a tool that gave no answer."""
-        discussion_id = await self.resolve(ref)
+        discussion_id = self.resolve(ref)
         payload = {"message": message} | ({"details": details} if details else {})
-        await self._add(discussion_id, ERROR, payload)
+        self._add(discussion_id, ERROR, payload)
 
-    async def done(self, payload: Any = None, ref: str | None = None) -> Meta:
+    def done(self, payload: Any = None, ref: str | None = None) -> Meta:
         """End a discussion with its final JSON; without one, with the JSON its assistant said last."""
-        discussion_id = await self.resolve(ref)
-        live = await self._mirror(discussion_id)
+        discussion_id = self.resolve(ref)
+        live = self._mirror(discussion_id)
         meta = live.meta if live else self._files.meta(discussion_id)
         if payload is None:
             payload = self._last_said(discussion_id)
         stamp = self._server.stamp()
         missing: NotReplicated | None = None
         try:
-            await self._change(discussion_id, ops.finish_discussion(self._server.terms, stamp, meta, payload))
+            self._change(discussion_id, ops.finish_discussion(self._server.terms, stamp, meta, payload))
         except NotReplicated as error:
             missing = error
-        await self._server.run(ops.forget_discussions(self._server.terms, [discussion_id]))
-        await self._mirror(discussion_id)
+        self._server.run(ops.forget_discussions(self._server.terms, [discussion_id]))
+        self._mirror(discussion_id)
         if missing:  # it has ended, and is on disk
             raise missing
         return self._files.meta(discussion_id)
 
-    async def list(self) -> ops.Listing:
+    def list(self) -> ops.Listing:
         """List the discussions of this checkout and the open ones of the server, last changed first."""
         found, damaged = self._files.metas()
         rows = {name: ops.Row(meta, live=False) for name, meta in found.items()}
         terms = self._server.terms
         try:
-            listed = await self._server.fetch(ops.open_discussions(terms))
+            listed = self._server.fetch(ops.open_discussions(terms))
         except NoProject:
             listed = []
         if listed:
-            live, unreadable = await self._open_ones(listed)
+            live, unreadable = self._open_ones(listed)
             damaged |= unreadable
             gone = [one for one in listed if one not in live and one not in unreadable]
             rows |= {state.meta.session_id: ops.Row(state.meta, live=True) for state in live.values()}
             if gone:
-                await self._server.run(ops.forget_discussions(terms, gone))
+                self._server.run(ops.forget_discussions(terms, gone))
         return ops.Listing(sorted(rows.values(), key=lambda row: row.meta.updated_at, reverse=True), damaged)
 
-    async def _open_ones(self, ids: Sequence[str]) -> tuple[dict[str, ops.Live], dict[str, str]]:
+    def _open_ones(self, ids: Sequence[str]) -> tuple[dict[str, ops.Live], dict[str, str]]:
         """Read open discussions in one round trip, or each apart where one is damaged, and why those are not read."""
         queries = [ops.read_discussion(self._server.terms, one) for one in ids]
         found: dict[str, ops.Live] = {}
         damaged: dict[str, str] = {}
         try:
-            replies = await self._server.connection.calls([query.command for query in queries])
+            replies = self._server.connection.calls([query.command for query in queries])
             read = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
             return {one: state for one, state in zip(ids, read, strict=True) if state}, damaged
         except (ReplyError, NewerFormat, *UNREADABLE):
             for one, query in zip(ids, queries, strict=True):
                 try:
-                    if state := await self._server.fetch(query):
+                    if state := self._server.fetch(query):
                         found[one] = state
                 except (DamagedRecord, NewerFormat) as error:
                     damaged[one] = str(error)
         return found, damaged
 
-    async def show(self, ref: str = "latest") -> Discussion:
+    def show(self, ref: str = "latest") -> Discussion:
         """Return a discussion with its events, from the server, the disk or a legacy file."""
-        found = await self._find(ref)
+        found = self._find(ref)
         if found.elsewhere is not None:
             return found.elsewhere
         folder = found.folder or ""
         if folder not in self._files.ids():
-            return await self._from_server(folder)  # of another checkout: looking at it does not join it
-        await self._catch_up(folder)
+            return self._from_server(folder)  # of another checkout: looking at it does not join it
+        self._catch_up(folder)
         return self._files.load(folder)
 
-    async def prompt(self, ref: str | None = None) -> str:
+    def prompt(self, ref: str | None = None) -> str:
         """Return what a tool is handed: what it may answer by the contract, and the conversation so far."""
-        found = await self.show(await self.resolve(ref))
+        found = self.show(self.resolve(ref))
         about = f"{found.meta.context.kind} {found.meta.context.ref or ''}".rstrip()
         return f"{instructions(found.meta.contract_type, about)}\n\n{conversation(found.transcript.events)}"
 
-    async def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
+    def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
 
         Raise DiscussionOpen for one without final_json; every other problem is an outcome with REPLAY_FAIL.
         """
-        folder = await self._here(await self._find(ref))
-        live = await self._catch_up(folder)
+        folder = self._here(self._find(ref))
+        live = self._catch_up(folder)
         try:
             outcome = replay(self._files.root, self._files.load(folder), dry_run=dry_run)
         except DiscussionOpen as error:
-            await self._record(folder, live, [(ERROR, {"message": str(error), "details": error.hint})])
+            self._record(folder, live, [(ERROR, {"message": str(error), "details": error.hint})])
             raise
-        await self._record(folder, live, outcome.events())
+        self._record(folder, live, outcome.events())
         return outcome
 
     def migrate(
@@ -209,31 +209,31 @@ class AsyncDiscussions:
         found = migration.candidates(self._files.root, paths)
         return migration.migrate(self._files, found, dry_run=dry_run, progress=progress)
 
-    async def _find(self, ref: str) -> finding.Found:
+    def _find(self, ref: str) -> finding.Found:
         """Find what a reference means; the server is asked only for what is not on disk."""
         if ref in self._files.ids():
             return finding.Found(ref)
-        live = await self._server.fetch(ops.open_discussions(self._server.terms))
+        live = self._server.fetch(ops.open_discussions(self._server.terms))
         query = ops.read_discussion(self._server.terms, ref)
-        if is_discussion_id(ref) and ref not in live and await self._server.fetch(query):
+        if is_discussion_id(ref) and ref not in live and self._server.fetch(query):
             live.append(ref)  # closed not long ago, in another checkout
         return finding.find(self._files, ref, live=live)
 
-    async def _here(self, found: finding.Found) -> str:
+    def _here(self, found: finding.Found) -> str:
         """Return the folder of what was found; what lies elsewhere is taken in first, and stays as it is there."""
         if found.elsewhere is not None:
             self._files.take_in(found.elsewhere)
             return found.elsewhere.meta.session_id
         folder = found.folder or ""
         if not self._files.has(folder):
-            await self._mirror(folder)
+            self._mirror(folder)
         return folder
 
-    async def resolve(self, ref: str | None = None) -> str:
+    def resolve(self, ref: str | None = None) -> str:
         """Return the id of the discussion to change: given, else the latest open one of this checkout."""
         if ref is None:
-            return await self._latest_open()
-        folder = await self._here(await self._find(ref))
+            return self._latest_open()
+        folder = self._here(self._find(ref))
         meta = self._files.meta(folder)
         if finding.is_closed(meta):
             raise DiscussionClosed(folder)
@@ -243,15 +243,15 @@ class AsyncDiscussions:
             )
         return folder
 
-    async def _latest_open(self) -> str:
+    def _latest_open(self) -> str:
         """Return the open discussion of this checkout that was last active: the server knows, else the disk."""
-        for listed in await self._server.fetch(ops.open_discussions(self._server.terms)):
+        for listed in self._server.fetch(ops.open_discussions(self._server.terms)):
             if self._files.has(listed) and not finding.is_closed(self._files.meta(listed)):
                 return str(listed)
         records, _ = self._files.metas()
         return finding.newest(records, is_open=True)
 
-    async def _add(
+    def _add(
         self,
         discussion_id: str,
         kind: str,
@@ -261,9 +261,9 @@ class AsyncDiscussions:
     ) -> TranscriptEvent:
         stamp = self._server.stamp(idempotency_key)
         call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload, engine)
-        entry_id = await self._change(discussion_id, call)
+        entry_id = self._change(discussion_id, call)
         try:
-            await self._mirror(discussion_id)
+            self._mirror(discussion_id)
         except WorkFailed as error:
             raise WorkFailed(
                 f"it was said and the server keeps it, but it is not on disk yet: {error}",
@@ -271,70 +271,70 @@ class AsyncDiscussions:
             ) from error
         return ops.event_at(entry_id, kind, payload)
 
-    async def _change(self, discussion_id: str, call: Call) -> str:
+    def _change(self, discussion_id: str, call: Call) -> str:
         """Run a script on an open discussion, taken up from disk if the server has forgotten it."""
         try:
-            entry_id, summary = await self._server.run(call)
+            entry_id, summary = self._server.run(call)
         except DiscussionNotFound:
-            await self._take_up(discussion_id)
-            entry_id, summary = await self._server.run(call)
+            self._take_up(discussion_id)
+            entry_id, summary = self._server.run(call)
         except DiscussionClosed:
-            await self._mirror(discussion_id)
+            self._mirror(discussion_id)
             raise
         if summary:
-            await self._index(discussion_id)
+            self._index(discussion_id)
         return str(entry_id)
 
-    async def _take_up(self, discussion_id: str) -> None:
+    def _take_up(self, discussion_id: str) -> None:
         """Give the server an open discussion it has forgotten: its record; what was said stays on disk."""
-        await self._mirror(discussion_id)
+        self._mirror(discussion_id)
         found = self._files.load(discussion_id)
         if found.transcript.finals:
             self._files.close(discussion_id)
             raise DiscussionClosed(discussion_id)
         after = self._files.last_micros(discussion_id)
         stamp = self._server.stamp()
-        await self._server.run(ops.start_discussion(self._server.terms, stamp, found.meta, after_micros=after))
-        await self._index(discussion_id)
+        self._server.run(ops.start_discussion(self._server.terms, stamp, found.meta, after_micros=after))
+        self._index(discussion_id)
 
-    async def _index(self, discussion_id: str) -> None:
+    def _index(self, discussion_id: str) -> None:
         terms = self._server.terms
-        await self._server.run(ops.index_discussion(terms, discussion_id, self._server.now_ms(), terms.ttl_ms))
+        self._server.run(ops.index_discussion(terms, discussion_id, self._server.now_ms(), terms.ttl_ms))
 
-    async def _mirror(self, discussion_id: str) -> ops.Live | None:
+    def _mirror(self, discussion_id: str) -> ops.Live | None:
         """Bring the files up to what the server has; None when it has nothing."""
-        live, events = await self._read(discussion_id, self._files.last_micros(discussion_id))
+        live, events = self._read(discussion_id, self._files.last_micros(discussion_id))
         if live is not None:
             self._files.follow(live.meta, events)
         return live
 
-    async def _catch_up(self, folder: str) -> ops.Live | None:
+    def _catch_up(self, folder: str) -> ops.Live | None:
         """Mirror an open discussion; a closed one is whole on disk."""
         if not self._files.has(folder):
-            return await self._mirror(folder)
+            return self._mirror(folder)
         meta = self._files.meta(folder)
-        return None if finding.is_closed(meta) or meta.session_id != folder else await self._mirror(folder)
+        return None if finding.is_closed(meta) or meta.session_id != folder else self._mirror(folder)
 
-    async def _read(self, discussion_id: str, after: int | None) -> tuple[ops.Live | None, Events]:
+    def _read(self, discussion_id: str, after: int | None) -> tuple[ops.Live | None, Events]:
         terms = self._server.terms
         queries = (ops.read_discussion(terms, discussion_id), ops.events_after(terms, discussion_id, after))
-        replies = await self._server.connection.calls([query.command for query in queries])
+        replies = self._server.connection.calls([query.command for query in queries])
         live, events = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return live, events
 
-    async def _from_server(self, discussion_id: str) -> Discussion:
-        live, events = await self._read(discussion_id, None)
+    def _from_server(self, discussion_id: str) -> Discussion:
+        live, events = self._read(discussion_id, None)
         if live is None:
             raise DiscussionNotFound(discussion_id)
         return Discussion(meta=live.meta, transcript=Transcript(tuple(events)))
 
-    async def _record(self, folder: str, live: ops.Live | None, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    def _record(self, folder: str, live: ops.Live | None, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Append events where the discussion lives: on the server while it is open there, else on disk."""
         if live is None or finding.is_closed(live.meta):
             self._files.record(folder, self._server.now_ms() * 1000, events)
             return
         for kind, payload in events:
-            await self._add(folder, kind, payload)
+            self._add(folder, kind, payload)
 
     def _last_said(self, discussion_id: str) -> Any:
         events = self._files.load(discussion_id).transcript.events

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from maestro_state.api.server import AsyncServer
-from maestro_state.api.source import AsyncSource
-from maestro_state.api.whole import whole
+from maestro_state._sync.server import Server
+from maestro_state._sync.source import Source
+from maestro_state._sync.whole import whole
 from maestro_state.models.message import Message
 from maestro_state.models.session import Session
 from maestro_state.state.calls import checkpoints as archiving
@@ -23,39 +23,39 @@ _CALL_BYTES = 4 << 20
 _CALL_ROWS = 500
 
 
-async def fill_from(server: AsyncServer, session_id: str, source: AsyncSource) -> None:
+def fill_from(server: Server, session_id: str, source: Source) -> None:
     """Give a new session the active items, their contents and the messages of another one."""
-    session, items, _, _ = await source.contents()
+    session, items, _, _ = source.contents()
     active = [item for item in items if item.state == "active"]
     batch: list[Any] = []
     size = 0
     target = SessionState.WITH_CONTEXT if active else SessionState.STARTED
 
-    async def send(final: str = "") -> None:
+    def send(final: str = "") -> None:
         call = archiving.fill_session(
             server.terms, server.stamp(), session_id, batch, life_ms=UNFINISHED_MS,
             ctx_seq=session.counters.ctx_seq, target=final,
         )  # fmt: skip
-        await server.change(session_id, call)
+        server.change(session_id, call)
         batch.clear()
 
     for item in active:
-        content = await source.snapshot(item)
+        content = source.snapshot(item)
         batch += ["blob", item.snapshot.digest, content, "item", item.id, msgspec.json.encode(item)]
         size += len(content)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
-            await send()
+            send()
             size = 0
-    for found in await source.messages():
-        (message,) = await whole(source, [found])  # one at a time: together they may be as large as all outputs
+    for found in source.messages():
+        (message,) = whole(source, [found])  # one at a time: together they may be as large as all outputs
         # The runs stay where they are: an excerpt of what is too long for one is all that comes along.
         row = msgspec.json.encode(stored_fields(_copied(message, session.id)))
         batch += ["message", message.id, row]
         size += len(row)
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
-            await send()
+            send()
             size = 0
-    await send(str(target))
+    send(str(target))
 
 
 def _copied(message: Message, origin: str) -> Message:
@@ -66,9 +66,9 @@ def _copied(message: Message, origin: str) -> Message:
     return msgspec.structs.replace(message, content_ref=None, metadata=metadata)
 
 
-async def taken_over(source: AsyncSource, here: str) -> tuple[Session, dict[str, str | None]]:
+def taken_over(source: Source, here: str) -> tuple[Session, dict[str, str | None]]:
     """Return the session that is forked, and the fields of its record that the fork in this checkout takes over."""
-    origin, summary = await source.record(), await source.summary()
+    origin, summary = source.record(), source.summary()
     folder = here if source.archived else origin.working_directory or here
     fields = fork_fields(origin, here, folder, summary.id if summary else None)
     if source.archived:

@@ -13,30 +13,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
-from maestro_state.api.server import AsyncServer
+from maestro_state._sync.server import Server
 from maestro_state.local.opening import Opening
-from maestro_state.net import connect_async
+from maestro_state.net import connect
 
 if TYPE_CHECKING:
-    from maestro_state.api.archives import AsyncArchives
-    from maestro_state.api.claims import AsyncClaims
-    from maestro_state.api.context import AsyncContext
-    from maestro_state.api.discussions import AsyncDiscussions
-    from maestro_state.api.follow import AsyncFollow
-    from maestro_state.api.health import AsyncHealth
-    from maestro_state.api.messages import AsyncMessages
-    from maestro_state.api.queue import AsyncQueue
-    from maestro_state.api.runs import AsyncRuns
-    from maestro_state.api.schedule import AsyncSchedule
-    from maestro_state.api.sessions import AsyncSessions
-    from maestro_state.api.tools import AsyncTools
-    from maestro_state.api.work import AsyncWork
+    from maestro_state._sync.claims import Claims
+    from maestro_state._sync.follow import Follow
+    from maestro_state._sync.messages import Messages
+    from maestro_state._sync.queue import Queue
+    from maestro_state.api.archives import Archives
+    from maestro_state.api.context import Context
+    from maestro_state.api.discussions import Discussions
+    from maestro_state.api.runs import Runs
+    from maestro_state.api.sessions import Sessions
+    from maestro_state.api.tools import Tools
+    from maestro_state.api.work import Work
     from maestro_state.local.stack import Stack
     from maestro_state.mirror.places import Places
     from maestro_state.models.usage import UsageReport
+    from maestro_state.upkeep.doctor import Health
+    from maestro_state.upkeep.leases import Schedule
 
 
-class AsyncMaestro:
+class Maestro:
     """Maestro in a project. Nothing is opened before the first call; use it as a context manager to close it.
 
     `project` is any folder of the project (default: the current one). Settings not given here come from the
@@ -58,17 +58,18 @@ class AsyncMaestro:
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
         self.address = address
-        self.server = AsyncServer(connect_async(address, revive=opening.revive), opening.terms, now_ms)
-        self._is_cluster = address.scheme == "redis+cluster"
+        self.server = Server(connect(address, revive=opening.revive), opening.terms, now_ms)
+        self.revive = opening.revive
+        self.is_cluster = address.scheme == "redis+cluster"
         self._environment = environment
-        self._pinned = session or self.settings.session
+        self.pinned = session or self.settings.session
 
     @cached_property
-    def sessions(self) -> AsyncSessions:
+    def sessions(self) -> Sessions:
         """Start, list, look at, switch, end, abort and delete sessions."""
-        from maestro_state.api.sessions import AsyncSessions
+        from maestro_state.api.sessions import Sessions
 
-        return AsyncSessions(self.server, self.project, self._pinned, self.places, lambda: self.queue)
+        return Sessions(self.server, self.project, self.pinned, self.places, lambda: self.queue)
 
     @cached_property
     def places(self) -> Places:
@@ -78,11 +79,11 @@ class AsyncMaestro:
         return Places(self.project, self.settings.archive_root)
 
     @cached_property
-    def archive(self) -> AsyncArchives:
+    def archive(self) -> Archives:
         """Write sessions to disk, verify, export and clean them up, and sweep."""
-        from maestro_state.api.archives import AsyncArchives
+        from maestro_state.api.archives import Archives
 
-        return AsyncArchives(
+        return Archives(
             self.server,
             self.sessions,
             self.places,
@@ -90,80 +91,80 @@ class AsyncMaestro:
             retention_days=self.settings.retention_days,
             checkpoint_seconds=self.settings.checkpoint_seconds,
             output_bytes=self.settings.max_output_bytes,
-            can_scan=not self._is_cluster,
+            can_scan=not self.is_cluster,
         )
 
     @cached_property
-    def messages(self) -> AsyncMessages:
+    def messages(self) -> Messages:
         """Add and read messages."""
-        from maestro_state.api.messages import AsyncMessages
+        from maestro_state._sync.messages import Messages
 
-        return AsyncMessages(self.server, self.sessions)
+        return Messages(self.server, self.sessions)
 
     @cached_property
-    def context(self) -> AsyncContext:
+    def context(self) -> Context:
         """Add, list, show, remove and refresh what runs are sent along."""
-        from maestro_state.api.context import AsyncContext
+        from maestro_state.api.context import Context
 
-        return AsyncContext(self.server, self.sessions, self.project)
+        return Context(self.server, self.sessions, self.project)
 
     @cached_property
-    def tools(self) -> AsyncTools:
+    def tools(self) -> Tools:
         """Choose, list and check the AI tools."""
-        from maestro_state.api.tools import AsyncTools
+        from maestro_state.api.tools import Tools
 
-        return AsyncTools(self.server, self.sessions, self.project, self._environment)
+        return Tools(self.server, self.sessions, self.project, self._environment)
 
     @cached_property
-    def runs(self) -> AsyncRuns:
+    def runs(self) -> Runs:
         """Start, follow, cancel, list and look at runs."""
-        from maestro_state.api.runs import AsyncRuns
+        from maestro_state.api.runs import Runs
         from maestro_state.local.handover import Handover
 
         handover = Handover(self.address, self.settings.namespace, self.project.root)
-        return AsyncRuns(self.server, self.sessions, self.queue, self.settings, self.project, handover)
+        return Runs(self.server, self.sessions, self.queue, self.settings, self.project, handover)
 
     @cached_property
-    def claims(self) -> AsyncClaims:
+    def claims(self) -> Claims:
         """Carry out runs, and look after those whose worker is gone."""
-        from maestro_state.api.claims import AsyncClaims
+        from maestro_state._sync.claims import Claims
 
-        return AsyncClaims(self.server, self.queue)
+        return Claims(self.server, self.queue)
 
     @cached_property
-    def queue(self) -> AsyncQueue:
+    def queue(self) -> Queue:
         """Wake workers and count them."""
-        from maestro_state.api.queue import AsyncQueue
+        from maestro_state._sync.queue import Queue
 
-        return AsyncQueue(self.server, self.settings.queue_url, is_cluster=self._is_cluster)
+        return Queue(self.server, self.settings.queue_url, is_cluster=self.is_cluster)
 
     @cached_property
-    def follow(self) -> AsyncFollow:
+    def follow(self) -> Follow:
         """Follow a session live."""
-        from maestro_state.api.follow import AsyncFollow
+        from maestro_state._sync.follow import Follow
 
-        return AsyncFollow(self.server, self.sessions)
+        return Follow(self.server, self.sessions)
 
     @cached_property
-    def schedule(self) -> AsyncSchedule:
+    def schedule(self) -> Schedule:
         """Take turns at keeping house, and tell when that was last done."""
-        from maestro_state.api.schedule import AsyncSchedule
+        from maestro_state.upkeep.leases import Schedule
 
-        return AsyncSchedule(self.server)
+        return Schedule(self.server)
 
     @cached_property
-    def health(self) -> AsyncHealth:
+    def health(self) -> Health:
         """Check and repair the set-up."""
-        from maestro_state.api.health import AsyncHealth
+        from maestro_state.upkeep.doctor import Health
 
-        return AsyncHealth(self.server, self.queue, self.project, self.settings)
+        return Health(self.server, self.queue, self.project, self.settings)
 
     @cached_property
-    def work(self) -> AsyncWork:
+    def work(self) -> Work:
         """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
-        from maestro_state.api.work import AsyncWork
+        from maestro_state.api.work import Work
 
-        return AsyncWork(self.server, self.project)
+        return Work(self.server, self.project)
 
     @cached_property
     def stack(self) -> Stack:
@@ -173,33 +174,33 @@ class AsyncMaestro:
         return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
 
     @cached_property
-    def discussions(self) -> AsyncDiscussions:
+    def discussions(self) -> Discussions:
         """Discuss, and replay what was decided."""
-        from maestro_state.api.discussions import AsyncDiscussions
+        from maestro_state.api.discussions import Discussions
 
-        return AsyncDiscussions(self.server, self.project)
+        return Discussions(self.server, self.project)
 
-    async def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
+    def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
         """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.
 
         `since` is a time, a date, or how long ago (`30d`, `24h`).
         """
-        from maestro_state.api.usage import AsyncUsage
+        from maestro_state.api.usage import Usage
 
-        return await AsyncUsage(self.server, self.places).report(by, since)
+        return Usage(self.server, self.places).report(by, since)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections; the server goes on for others."""
         if "queue" in self.__dict__:
-            await self.queue.close()
-        await self.server.close()
+            self.queue.close()
+        self.server.close()
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         """Use as a context manager."""
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close."""
-        await self.close()
+        self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maestro_state.api.server import AsyncServer
+from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidValue
 from maestro_state.local.settings_cache import Settings
 from maestro_state.models.run import SentItem
@@ -18,15 +18,15 @@ PartList = list[ops.Part]
 SentList = list[SentItem]
 
 
-class AsyncParts:
+class Parts:
     """Gathers the parts of a run."""
 
-    def __init__(self, server: AsyncServer, settings: Settings) -> None:
+    def __init__(self, server: Server, settings: Settings) -> None:
         """Take the settings for how much of the conversation is handed on."""
         self._server = server
         self._settings = settings
 
-    async def gather(
+    def gather(
         self, session: Session, piped: bytes | None, history: int | None, seen: tuple[str, ...], *, continues: bool
     ) -> PartList:
         """Return the parts of a run asked for now; `history` is how many messages, None as many as fit.
@@ -37,27 +37,27 @@ class AsyncParts:
             raise InvalidValue("the number of messages must be at least 0")
         found = [ops.project_part(session)]
         if not continues:
-            found.append(await self._history(session, history))
+            found.append(self._history(session, history))
         found.append(ops.piped_part(self._server.terms, piped) if piped else None)
         return [part for part in found if part and not (part.item.id == ops.PROJECT and part.item.digest in seen)]
 
-    async def _history(self, session: Session, count: int | None) -> ops.Part | None:
+    def _history(self, session: Session, count: int | None) -> ops.Part | None:
         most = self._settings.history_bytes
         if count == 0 or (count is None and most == 0):
             return None
         most = most or ops.ASKED_BYTES
         after = "0-0"
         if session.context_summary:
-            summary = await self._server.fetch(message_ops.context_summary(self._server.terms, session.id))
+            summary = self._server.fetch(message_ops.context_summary(self._server.terms, session.id))
             after = summary.id if summary else after
         wanted = ops.MESSAGES_MAX if count is None else count
-        said = await self._server.run(ops.read_history(self._server.terms, session.id, after, wanted, most))
+        said = self._server.run(ops.read_history(self._server.terms, session.id, after, wanted, most))
         return ops.history_part(session.context_summary, said, most)
 
-    async def seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, SentList]:
+    def seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, SentList]:
         """Read the context, and the revision that what was read cannot be older than; without what was sent before."""
         terms = self._server.terms
         queries = (run_ops.revision(terms, session_id), read_items(terms, session_id))
-        replies = await self._server.connection.calls([query.command for query in queries])
+        replies = self._server.connection.calls([query.command for query in queries])
         revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
         return revision, [item for item in run_ops.sent_items(items) if item.digest not in sent_before]

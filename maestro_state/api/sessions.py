@@ -1,45 +1,32 @@
-"""Sessions: start, list, status, switch, end, abort, delete, get, set."""
+"""Sessions: start, list, status, switch, end, abort, fork, delete; reading them is in `live.records`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from maestro_state.api.server import AsyncServer
+from maestro_state._sync.records import Records
+from maestro_state._sync.server import Server
 from maestro_state.clock import from_iso, iso, new_suffix
-from maestro_state.errors import (
-    FileCorrupt,
-    InvalidTransition,
-    MaestroError,
-    NoActiveSession,
-    NoProject,
-    SessionExists,
-    SessionExpired,
-    SessionNotFound,
-)
+from maestro_state.errors import NoProject, SessionExists
 from maestro_state.local.project import IndexRow, Project
-from maestro_state.models.names import is_session_id, pick, session_slug
-from maestro_state.models.session import Field, Session, SessionList, SessionStatus, SessionSummary
+from maestro_state.models.names import session_slug
+from maestro_state.models.session import Session, SessionList, SessionStatus, SessionSummary
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as ops
 from maestro_state.state.calls import terminals
 from maestro_state.vocabulary import FROZEN, LIVE
 
 if TYPE_CHECKING:
-    from maestro_state.api.archived import AsyncArchived
-    from maestro_state.api.expiry import AsyncExpiry
-    from maestro_state.api.finalize import AsyncFinalizer, Told
-    from maestro_state.api.queue import AsyncQueue
-    from maestro_state.api.source import AsyncSource
+    from maestro_state._sync.queue import Queue
     from maestro_state.mirror.places import Places
     from maestro_state.models.context import ContextItem, ListedItem
+    from maestro_state.upkeep.finalize import Finalizer, Told
 
-#: What `list` returns; inside the class, `list` is the verb.
-Summaries = SessionList
+#: Inside the class, `list` is the verb.
 Rows = list[SessionSummary]
 Ids = list[str]
 Context = list["ContextItem"]
@@ -50,28 +37,30 @@ Live = list[index_ops.LiveSummary]
 ARCHIVED_SHOWN_MS = 30 * 24 * 3600 * 1000
 
 
-class AsyncSessions:
+class Sessions(Records):
     """What can be done with sessions as wholes."""
 
     def __init__(
         self,
-        server: AsyncServer,
+        server: Server,
         project: Project,
         pinned: str | None,
         places: Places,
-        queue: Callable[[], AsyncQueue],
+        queue: Callable[[], Queue],
     ) -> None:
-        """Take the checkout for its active session, the reference this terminal is pinned to, the archives, and what
-        opens the queue: few calls need it.
-        """
+        """Take what records need, and what opens the queue: few calls need it."""
+        super().__init__(server, project, pinned, places, self._freeze_over, self._all)
         self._open_queue = queue
-        self._server = server
-        self._project = project
-        self._pinned = pinned
-        self._places = places
-        server.look_into = self._look_into
 
-    async def start(
+    def _freeze_over(self, session_id: str) -> bool:
+        from maestro_state.upkeep.expiry import Expiry
+
+        return Expiry(self._server, self._places).freeze(session_id)
+
+    def _all(self) -> Ids:
+        return [row.id for row in self.list(everything=True)]
+
+    def start(
         self,
         name: str,
         *,
@@ -100,19 +89,19 @@ class AsyncSessions:
             "task_id": task_id,
             "project": self._project.path,
         }
-        session = await self.read(await self._start(slug, ttl_ms, fields))
+        session = self.read(self._start(slug, ttl_ms, fields))
         self._project.index_put(IndexRow.of(session))
         self._activate(session.id)
         return session
 
-    async def namesakes(self, session: Session) -> Ids:
+    def namesakes(self, session: Session) -> Ids:
         """Return other sessions of the same name that are still at work, last active first."""
-        listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, self._look()))
+        listed = self._server.fetch(index_ops.list_sessions(self._server.terms, self._view()))
         found = [row for row in listed.rows if row.slug == session.slug and row.state not in FROZEN]
-        live = await self._present(index_ops.Listed(found, found))
+        live = self._present(index_ops.Listed(found, found))
         return [row.id for row in index_ops.by_activity(live, []) if row.id != session.id]
 
-    async def _start(self, slug: str, ttl_ms: int, fields: dict[str, str | None], *, life_ms: int | None = None) -> str:
+    def _start(self, slug: str, ttl_ms: int, fields: dict[str, str | None], *, life_ms: int | None = None) -> str:
         """Make a session under a new id; with `life_ms` it is not announced and goes away unless it is finished."""
         terms, archived = self._server.terms, self._places.own.ids()
         while True:
@@ -122,10 +111,10 @@ class AsyncSessions:
             try:
                 if life_ms is None:
                     call = ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields)
-                    await self._server.change(session_id, call)
+                    self._server.change(session_id, call)
                 else:
                     terms = msgspec.structs.replace(terms, grace_ms=life_ms - ttl_ms)
-                    await self._server.run(ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields))
+                    self._server.run(ops.start_session(terms, self._server.stamp(), session_id, ttl_ms, fields))
             except SessionExists:
                 continue
             return session_id
@@ -135,89 +124,27 @@ class AsyncSessions:
             return self._server.terms.ttl_ms
         return ops.check_ttl(ttl_seconds)
 
-    async def read(self, ref: str | None = None) -> Session:
-        """Return a session's record."""
-        session_id = await self.resolve(ref)
-        session = await self._read(session_id)
-        if self._is_over(session) and await self._expiry().freeze(session_id):
-            session = await self._read(session_id)
-        return session
-
-    async def _read(self, session_id: str) -> Session:
-        query = ops.read_session(self._server.terms, session_id, self._server.now_ms())
-        try:
-            session: Session = await self._server.fetch(query)
-        except SessionNotFound:
-            session = await self._archived(session_id).record()
-        return session
-
-    def _is_over(self, session: Session) -> bool:
-        """Tell whether a session should have been frozen by now, as far as this terminal's clock knows."""
-        if session.state in FROZEN or session.ttl_seconds <= 0:
-            return False
-        return from_iso(session.last_activity) + session.ttl_seconds * 1000 <= self._server.now_ms()
-
-    async def source(self, ref: str | None = None) -> AsyncSource:
-        """Return what a session can be read by: from the server if it has it, else from the disk."""
-        session_id = await self.resolve(ref)
-        query = ops.read_life(self._server.terms, session_id, self._server.now_ms())
-        is_live, is_over = await self._server.fetch(query)
-        if is_live:
-            from maestro_state.api.source import AsyncLive
-
-            if is_over:
-                await self._expiry().freeze(session_id)
-            return AsyncLive(self._server, session_id)
-        archived = self._archived(session_id)
-        with suppress(FileCorrupt):  # whoever reads on is told
-            if self._is_over(await archived.record()):
-                await self._expiry().freeze(session_id)
-        return archived
-
-    def _archived(self, session_id: str) -> AsyncArchived:
-        from maestro_state.api.archived import AsyncArchived
-        from maestro_state.mirror.reader import ArchivedSession
-
-        return AsyncArchived(ArchivedSession(self._places.own, session_id))
-
-    async def _look_into(self, session_id: str, error: MaestroError) -> MaestroError:
-        """Say that a session is frozen by now, or only in the archive, where nothing can be changed any more."""
-        if isinstance(error, SessionNotFound) and session_id not in self._places.own.ids():
-            return error
-        was_over = await self._expiry().freeze(session_id)
-        session = await self.read(session_id)
-        if session.state not in FROZEN:
-            return SessionExpired(session_id)
-        if was_over or isinstance(error, SessionExpired):
-            return SessionExpired(session_id, session.finalized_at)
-        return InvalidTransition(session_id, session.state, "changing it")
-
-    def _expiry(self) -> AsyncExpiry:
-        from maestro_state.api.expiry import AsyncExpiry
-
-        return AsyncExpiry(self._server, self._places)
-
-    async def status(self, ref: str | None = None) -> SessionStatus:
+    def status(self, ref: str | None = None) -> SessionStatus:
         """Return everything there is to say about a session's present."""
         from maestro_state.models.run import last_output
 
-        source = await self.source(ref)
-        session, items, runs, _ = await source.contents()
+        source = self.source(ref)
+        session, items, runs, _ = source.contents()
         context = self._drift(items)
-        newest = await source.last_output() if source.archived else last_output(runs)
+        newest = source.last_output() if source.archived else last_output(runs)
         if source.archived:
             return SessionStatus(session, context, runs, newest, [], None)
         now, terms = self._server.now_ms(), self._server.terms
-        attached = await self._server.fetch(terminals.attached_terminals(terms, source.id, now))
+        attached = self._server.fetch(terminals.attached_terminals(terms, source.id, now))
         left_ms = from_iso(session.last_activity) + session.ttl_seconds * 1000 - now
-        waits = await self._waits(source.id) if session.state in FROZEN else None
+        waits = self._waits(source.id) if session.state in FROZEN else None
         return SessionStatus(session, context, runs, newest, attached, max(0, left_ms // 1000), waits)
 
-    async def _waits(self, session_id: str) -> str | None:
+    def _waits(self, session_id: str) -> str | None:
         """Say why an ended session is not archived yet; None when it is."""
         from maestro_state.state.calls.checkpoints import read_progress
 
-        progress = await self._server.fetch(read_progress(self._server.terms, session_id))
+        progress = self._server.fetch(read_progress(self._server.terms, session_id))
         return None if progress.is_done else progress.waits or "nobody has written it yet"
 
     def _drift(self, items: Context) -> Listed:
@@ -228,14 +155,9 @@ class AsyncSessions:
 
         return with_drift(self._project.checkout, active)
 
-    async def newest(self, count: int) -> Summaries:
-        """List the live sessions last active, in one round trip however many there are."""
-        rows = await self._server.run(index_ops.newest_sessions(self._server.terms, count, self._look()))
-        return SessionList(rows)
-
-    async def list(
+    def list(
         self, *, state: str | None = None, user: str | None = None, everything: bool = False, notice: bool = True
-    ) -> Summaries:
+    ) -> SessionList:
         """List live sessions and this checkout's archived ones, last active first.
 
         Archived ones are those of the last 30 days, or `everything`; `older` counts those left out. Whose time turns
@@ -243,150 +165,116 @@ class AsyncSessions:
         """
         from maestro_state.mirror.listing import archived_rows, put_index_right
 
-        look = self._look()
+        view = self._view()
         try:
-            listed = await self._server.fetch(index_ops.list_sessions(self._server.terms, look))
+            listed = self._server.fetch(index_ops.list_sessions(self._server.terms, view))
         except NoProject:
             return SessionList([], older=0)
-        live = await self._present(listed)
-        listing = archived_rows(self._project, self._places.own, look.active, set(map(attrgetter("id"), live)))
+        live = self._present(listed)
+        listing = archived_rows(self._project, self._places.own, view.active, set(map(attrgetter("id"), live)))
         archived = listing.rows
-        if notice and await self._freeze_listed(listed.doubtful, archived):
-            return await self.list(state=state, user=user, everything=everything, notice=False)
+        if notice and self._freeze_listed(listed.doubtful, archived):
+            return self.list(state=state, user=user, everything=everything, notice=False)
         put_index_right(self._project, listing, live)
         if state is not None or user is not None:
             live = [row for row in live if state in (None, row.state) and user in (None, row.user_id)]
             archived = [row for row in archived if state in (None, row.state) and user in (None, row.user_id)]
-        since = iso(look.now_ms - ARCHIVED_SHOWN_MS)
+        since = iso(view.now_ms - ARCHIVED_SHOWN_MS)
         shown = archived if everything else [row for row in archived if row.updated_at >= since]
         return SessionList(index_ops.by_activity(live, shown), older=len(archived) - len(shown))
 
-    async def _freeze_listed(self, doubtful: Live, archived: Rows) -> bool:
+    def _freeze_listed(self, doubtful: Live, archived: Rows) -> bool:
         """Freeze those of a list whose time is over; tell whether there was one."""
         now_ms = self._server.now_ms()
         over = [row.id for row in doubtful if row.state in LIVE and row.last_activity_ms + row.ttl_ms <= now_ms]
         kept = [row.id for row in archived if row.state in LIVE and row.archived]
-        return bool(over or kept) and await self._expiry().freeze_listed(over, kept)
+        if not over and not kept:
+            return False
+        from maestro_state.upkeep.expiry import Expiry
 
-    def _look(self) -> index_ops.Look:
+        return Expiry(self._server, self._places).freeze_listed(over, kept)
+
+    def _view(self) -> index_ops.Look:
         return index_ops.Look(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
 
-    async def _present(self, listed: index_ops.Listed) -> Live:
+    def _present(self, listed: index_ops.Listed) -> Live:
         """Leave out what the index still has but the server has let go; only what may be gone is asked for."""
         rows, doubtful = listed
         keys, connection = self._server.terms.keys.records(row.id for row in doubtful), self._server.connection
-        if connection.is_one_server and (not keys or await connection.call("EXISTS", *keys) == len(keys)):
+        if connection.is_one_server and (not keys or connection.call("EXISTS", *keys) == len(keys)):
             return rows
-        found = await connection.calls([("EXISTS", key) for key in keys])
+        found = connection.calls([("EXISTS", key) for key in keys])
         gone = {row.id for row, exists in zip(doubtful, found, strict=True) if not exists}
         return [row for row in rows if row.id not in gone] if gone else rows
 
-    async def resolve(self, ref: str | None = None) -> str:
-        """Return the id a reference means: given, else pinned, else this checkout's active session."""
-        wanted = ref or self._pinned
-        if wanted is None:
-            active = self._project.active()
-            if active is None:
-                raise NoActiveSession
-            return active
-        if is_session_id(wanted):
-            return wanted
-        if wanted == "latest":
-            newest = await self.newest(1) or await self.list(everything=True)
-            return pick(wanted, [row.id for row in newest])
-        entries = await self._server.fetch(index_ops.all_sessions(self._server.terms))
-        known = {entry.id for entry in entries} | self._places.own.ids()
-        return pick(wanted, sorted(known))
-
-    async def switch(self, ref: str) -> Session:
+    def switch(self, ref: str) -> Session:
         """Put this checkout on a session."""
-        session = await self.read(ref)
+        session = self.read(ref)
         self._activate(session.id)
         return session
 
-    async def end(self, ref: str | None = None, *, archive: bool = True, told: Told | None = None) -> Session:
+    def end(self, ref: str | None = None, *, archive: bool = True, told: Told | None = None) -> Session:
         """Freeze a session as finished, and return when its archive is verified; `told` hears what is being done.
 
         Without `archive` it is left to a worker, or the sweeper. Raises ArchiveFailed when it cannot be written: the
         session is frozen and the server keeps it.
         """
-        session_id = await self.resolve(ref)
+        session_id = self.resolve(ref)
         call = ops.finalize_session(self._server.terms, self._server.stamp(), session_id)
-        await self._server.change(session_id, call)
-        return await self._frozen(session_id, archive=archive, told=told)
+        self._server.change(session_id, call)
+        return self._frozen(session_id, archive=archive, told=told)
 
-    async def abort(
-        self, ref: str | None = None, *, reason: str, archive: bool = True, told: Told | None = None
-    ) -> Session:
+    def abort(self, ref: str | None = None, *, reason: str, archive: bool = True, told: Told | None = None) -> Session:
         """Freeze a session as given up; what it holds stays, and is archived as by `end`."""
-        session_id = await self.resolve(ref)
+        session_id = self.resolve(ref)
         call = ops.abort_session(self._server.terms, self._server.stamp(), session_id, reason)
-        await self._server.change(session_id, call)
-        return await self._frozen(session_id, archive=archive, told=told)
+        self._server.change(session_id, call)
+        return self._frozen(session_id, archive=archive, told=told)
 
-    async def _frozen(self, session_id: str, *, archive: bool, told: Told | None) -> Session:
-        session = await self.read(session_id)
+    def _frozen(self, session_id: str, *, archive: bool, told: Told | None) -> Session:
+        session = self.read(session_id)
         self._project.index_refresh(IndexRow.of(session))
         if archive:
-            await self._finalizer().archive(session_id, told)
+            self._finalizer().finalize(session_id, told)
         else:
-            await self._finalizer().hand_over(session_id)
+            self._finalizer().hand_over(session_id)
         return session
 
-    def _finalizer(self) -> AsyncFinalizer:
-        from maestro_state.api.finalize import AsyncFinalizer
+    def _finalizer(self) -> Finalizer:
+        from maestro_state.upkeep.finalize import Finalizer
 
-        return AsyncFinalizer(self._server, self._places, self._open_queue())
+        return Finalizer(self._server, self._places, self._open_queue())
 
-    async def fork(self, ref: str, name: str) -> Session:
+    def fork(self, ref: str, name: str) -> Session:
         """Start a new session from a live or an archived one, with its active items, notes, tool and messages.
 
         Runs stay with the old one, which the new one names. Not to be seen before it is complete.
         """
         from maestro_state.api.fork import UNFINISHED_MS, fill_from, taken_over
 
-        source = await self.source(ref)
-        origin, fields = await taken_over(source, self._project.path)
+        source = self.source(ref)
+        origin, fields = taken_over(source, self._project.path)
         slug, ttl_ms = session_slug(name), self._ttl_ms(origin.ttl_seconds or None)
-        session_id = await self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
-        await fill_from(self._server, session_id, source)
-        session = await self.read(session_id)
+        session_id = self._start(slug, ttl_ms, fields, life_ms=UNFINISHED_MS)
+        fill_from(self._server, session_id, source)
+        session = self.read(session_id)
         self._project.index_put(IndexRow.of(session))
         self._activate(session_id)
         return session
 
-    async def delete(self, ref: str, *, trash: bool = False) -> str:
+    def delete(self, ref: str, *, trash: bool = False) -> str:
         """Remove a session from the server, the disk and the index, for good; or with its archive in the trash.
 
         For the trash it is written to disk first, so that nothing is lost that the server had.
         """
-        from maestro_state.api.deletion import delete
+        from maestro_state.upkeep.deletion import delete
 
-        session_id = await self.resolve(ref)
-        source = await self.source(session_id)
-        await delete(self._server, self._places, session_id, is_live=not source.archived, trash=trash)
+        session_id = self.resolve(ref)
+        source = self.source(session_id)
+        delete(self._server, self._places, session_id, is_live=not source.archived, trash=trash)
         if self._project.active() == session_id:
             self._project.set_active(None)
         return session_id
-
-    async def get(self, field: str, ref: str | None = None) -> Field:
-        """Read a settable field with its revision."""
-        session_id = await self.resolve(ref)
-        query = ops.get_field(self._server.terms, session_id, field)
-        try:
-            found: Field = await self._server.fetch(query)
-        except SessionNotFound:
-            found = await self._archived(session_id).field(field)
-        return found
-
-    async def set(self, field: str, value: Any, ref: str | None = None, *, if_revision: int | None = None) -> Field:
-        """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
-        session_id = await self.resolve(ref)
-        with self._server.sequence() as sequence:
-            stamp = self._server.stamp(sequence.next_key())
-            call = ops.set_field(self._server.terms, stamp, session_id, field, value, if_revision)
-            revision = await self._server.change(session_id, call)
-        return Field(field=field, value=int(value) if field == "ttl_seconds" else value, revision=int(revision))
 
     def _activate(self, session_id: str) -> None:
         self._project.set_active(session_id)

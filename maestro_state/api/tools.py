@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from maestro_state.api.server import AsyncServer
-from maestro_state.api.sessions import AsyncSessions
+from maestro_state._sync.records import Records
+from maestro_state._sync.server import Server
 from maestro_state.clock import iso, new_suffix
 from maestro_state.errors import ToolNotFound
 from maestro_state.local.project import Project
@@ -30,19 +30,17 @@ class Used(msgspec.Struct, frozen=True, omit_defaults=True):
     allows: str | None = None  #: what the tool may do then, in plain words
 
 
-class AsyncTools:
+class Tools:
     """The AI tools there are."""
 
-    def __init__(
-        self, server: AsyncServer, sessions: AsyncSessions, project: Project, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, server: Server, sessions: Records, project: Project, environment: Mapping[str, str]) -> None:
         """Take the project for its tools.json."""
         self._server = server
         self._sessions = sessions
         self._project = project
         self._environment = environment
 
-    async def use(
+    def use(
         self,
         tool: str,
         ref: str | None = None,
@@ -57,21 +55,21 @@ class AsyncTools:
         working directory, where runs use it.
         """
         check_no_secret(tool, *arguments)
-        session_id = await self._sessions.resolve(ref)
-        chosen = resolve(tool) if tool.strip() in names() else await self._stored(tool, session_id)
+        session_id = self._sessions.resolve(ref)
+        chosen = resolve(tool) if tool.strip() in names() else self._stored(tool, session_id)
         options = ToolOptions(model=model, mode=mode, arguments=[*chosen.arguments, *arguments])
         check_options(chosen, options)
-        await self._server.change(
+        self._server.change(
             session_id, ops.set_tool(self._server.terms, self._server.stamp(), session_id, chosen.name, options)
         )
         allows = chosen.modes[mode].allows if mode else chosen.may_edit or None
         return Used(chosen.name, options.model, options.mode, options.arguments, allows)
 
-    async def _stored(self, tool: str, session_id: str) -> Tool:
-        record = await self._sessions.read(session_id)
+    def _stored(self, tool: str, session_id: str) -> Tool:
+        record = self._sessions.read(session_id)
         return stored(tool, record.working_directory, self._project.checkout, self._environment.get("PATH"))
 
-    async def is_installed(self, tool: str) -> bool:
+    def is_installed(self, tool: str) -> bool:
         """Tell whether a tool's program is found here; runs need it where their worker is."""
         try:
             found = resolve(tool, self._environment.get("PATH"))
@@ -80,13 +78,13 @@ class AsyncTools:
         known = found.program(self._environment.get("PATH"))
         return known is not None or found.name in trusted_paths(self._project, self._environment)
 
-    async def list(self) -> Rows:
+    def list(self) -> Rows:
         """List the catalogue with what the last check found, and whatever else tools.json names."""
         rows, _ = read_rows(self._project, self._environment)
         found = {row.name: row for row in rows}
         return [*(found.pop(name, ToolRow(name)) for name in names()), *found.values()]
 
-    async def check(self, tool: str | None = None) -> Rows:
+    def check(self, tool: str | None = None) -> Rows:
         """Ask one tool, or every one of the catalogue, for its version; write down what was found.
 
         Takes a few seconds, more where a tool hangs. A program that an untrusted tools.json names is not started.

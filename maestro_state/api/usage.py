@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from maestro_state.api.server import UNREADABLE, AsyncServer
+from maestro_state._sync.server import UNREADABLE, Server
 from maestro_state.errors import DamagedRecord, MaestroError, NoProject
 from maestro_state.mirror.consumed import consumed_by, consumed_in
 from maestro_state.mirror.places import Places
@@ -20,36 +20,36 @@ from maestro_state.state.scripts import Query
 _BATCH = 100
 
 
-class AsyncUsage:
+class Usage:
     """What was consumed, added up."""
 
-    def __init__(self, server: AsyncServer, places: Places) -> None:
+    def __init__(self, server: Server, places: Places) -> None:
         """Take the server and where archives are."""
         self._server = server
         self._places = places
         self._skipped: list[str] = []
 
-    async def report(self, by: str, since: str | None) -> UsageReport:
+    def report(self, by: str, since: str | None) -> UsageReport:
         """Add up the runs asked for since then; dry ones executed nothing and do not count."""
         check_by(by)
         since_ms = None if since is None else moment_ms(since, self._server.now_ms())
-        found = await self._live()
+        found = self._live()
         on_disk = self._places.own.ids() - set(found)
         runs = [run for session in found.values() for run in session]
         runs += [run for session_id in sorted(on_disk) for run in self._archived(session_id)]
         kept = runs if since_ms is None else [run for run in runs if run.created_ms >= since_ms]
         return tally(kept, by, sorted(self._skipped))
 
-    async def _live(self) -> dict[str, list[Consumed]]:
+    def _live(self) -> dict[str, list[Consumed]]:
         """Return the runs of sessions that the server has, and has runs of: of any other the disk knows them."""
         try:
-            entries = await self._server.fetch(index.all_sessions(self._server.terms))
+            entries = self._server.fetch(index.all_sessions(self._server.terms))
         except NoProject:
             return {}
         found: dict[str, list[Consumed]] = {}
         for start in range(0, len(entries), _BATCH):
             some = entries[start : start + _BATCH]
-            for entry, runs in zip(some, await self._runs_of([entry.id for entry in some]), strict=True):
+            for entry, runs in zip(some, self._runs_of([entry.id for entry in some]), strict=True):
                 if runs is None:
                     self._skipped.append(entry.id)  # damaged: others are counted all the same
                 counted = [run for run in runs or [] if run.status != "dry"]
@@ -57,18 +57,18 @@ class AsyncUsage:
                     found[entry.id] = [consumed_by(run, entry.id, entry.user_id) for run in counted]
         return found
 
-    async def _runs_of(self, ids: list[str]) -> list[list[Run] | None]:
+    def _runs_of(self, ids: list[str]) -> list[list[Run] | None]:
         """Read the runs of some sessions: in one round trip, or each apart where the server refuses one of them."""
         queries = [contents.read_runs(self._server.terms, session_id) for session_id in ids]
         try:
-            replies = await self._server.connection.calls([query.command for query in queries])
+            replies = self._server.connection.calls([query.command for query in queries])
         except ReplyError:
-            return [await self._apart(query) for query in queries]
+            return [self._apart(query) for query in queries]
         return [_read(query, reply) for query, reply in zip(queries, replies, strict=True)]
 
-    async def _apart(self, query: Query) -> list[Run] | None:
+    def _apart(self, query: Query) -> list[Run] | None:
         try:
-            runs: list[Run] = await self._server.fetch(query)
+            runs: list[Run] = self._server.fetch(query)
         except DamagedRecord:
             return None
         return runs

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from maestro_state.api.consumer import AsyncConsumer
-from maestro_state.api.server import AsyncServer
-from maestro_state.api.work_store import AsyncWorkStore
+from maestro_state._sync.server import Server
+from maestro_state.api.consumer import Consumer
 from maestro_state.clock import from_iso
 from maestro_state.errors import Conflict, InvalidValue, NotReplicated, OpenChildren
 from maestro_state.local.project import Project
@@ -21,6 +20,7 @@ from maestro_state.models.run import Activity, Run
 from maestro_state.models.work import Accepted, Breadcrumb, WorkSession, WorkView, breadcrumb_of_run
 from maestro_state.state.calls import breadcrumbs as crumb_ops
 from maestro_state.state.calls import work as ops
+from maestro_state.upkeep.work_store import WorkStore
 from maestro_state.vocabulary import WORK_OPEN, WorkStatus
 from maestro_state.work import timeline
 from maestro_state.work.stats import WorkStats, add_up, totals_of
@@ -38,20 +38,20 @@ Nodes = list[Node]
 Ids = list[str]
 Totals = dict[str, Mapping[str, int]]
 
-_EVERYTHING = Filters()
+EVERYTHING = Filters()
 
 
-class AsyncWork:
+class Work:
     """Work sessions of a project and what was left in them."""
 
-    def __init__(self, server: AsyncServer, project: Project) -> None:
+    def __init__(self, server: Server, project: Project) -> None:
         """Take the project for its folder of work sessions."""
         self._server = server
         self._project = project
-        self._store = AsyncWorkStore(server, project)
-        self._consumer = AsyncConsumer(server, self._store)
+        self._store = WorkStore(server, project)
+        self._consumer = Consumer(server, self._store)
 
-    async def start(
+    def start(
         self,
         session_type: str,
         *,
@@ -63,7 +63,7 @@ class AsyncWork:
         """Start a work session, under another one if told, and write its folder."""
         self._project.begin()
         terms, work_id = self._server.terms, str(uuid4())
-        above = await self._store.live(await self.resolve(parent)) if parent else None
+        above = self._store.live(self.resolve(parent)) if parent else None
         path = (*above.path, work_id) if above else (work_id,)
         ttl_ms = terms.ttl_ms if ttl_seconds is None else ttl_seconds * 1000
         if ttl_ms < 1000:
@@ -71,11 +71,11 @@ class AsyncWork:
         entity, more = related_entity or {}, metadata or {}
         call = ops.start_work(terms, self._server.stamp(), path, session_type, entity, more, ttl_ms)
         if above:
-            await self._store.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
-        await self._store.change(call)
-        return (await self._store.checkpoint(work_id)).record
+            self._store.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
+        self._store.change(call)
+        return (self._store.checkpoint(work_id)).record
 
-    async def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
+    def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
         """End a work session for good.
 
         Children that are still open: `refuse` (OpenChildren), `end` them first with the same status, or `leave`
@@ -84,60 +84,60 @@ class AsyncWork:
         if children not in CHILDREN:
             hint = f"one of {', '.join(CHILDREN)}"
             raise InvalidValue(f"'{children[:40]}' is not a way to treat children", hint=hint)
-        work = await self._store.live(await self.resolve(ref))
+        work = self._store.live(self.resolve(ref))
         stamp = self._server.stamp()
         missing: NotReplicated | None = None
         while True:
-            under = await self._server.fetch(ops.read_children(self._server.terms, work.id))
-            open_ones = [one.id for one in await self._store.read_live(under) if one.record.status in WORK_OPEN]
+            under = self._server.fetch(ops.read_children(self._server.terms, work.id))
+            open_ones = [one.id for one in self._store.read_live(under) if one.record.status in WORK_OPEN]
             if open_ones and children == "refuse":
                 raise OpenChildren(work.id, open_ones)
             if children == "end":
                 for one in open_ones:
                     try:
-                        await self.end(one, status, children="end")
+                        self.end(one, status, children="end")
                     except NotReplicated as error:
                         missing = error
             try:
-                await self._store.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
+                self._store.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
             except Conflict:
                 continue  # a child was started meanwhile: look again
             except NotReplicated as error:
                 missing = error
-            ended = (await self._store.checkpoint(work.id)).record
+            ended = (self._store.checkpoint(work.id)).record
             if missing:  # all of them have ended, and are on disk
                 raise missing
             return ended
 
-    async def pause(self, ref: str) -> WorkSession:
+    def pause(self, ref: str) -> WorkSession:
         """Mark a work session as one that nobody works on just now."""
-        return await self._mark(ref, WorkStatus.PAUSED)
+        return self._mark(ref, WorkStatus.PAUSED)
 
-    async def resume(self, ref: str) -> WorkSession:
+    def resume(self, ref: str) -> WorkSession:
         """Mark a paused work session as running again."""
-        return await self._mark(ref, WorkStatus.RUNNING)
+        return self._mark(ref, WorkStatus.RUNNING)
 
-    async def _mark(self, ref: str, status: str) -> WorkSession:
-        work_id = await self.resolve(ref)
-        await self._store.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
-        return (await self._store.checkpoint(work_id)).record
+    def _mark(self, ref: str, status: str) -> WorkSession:
+        work_id = self.resolve(ref)
+        self._store.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
+        return (self._store.checkpoint(work_id)).record
 
-    async def resolve(self, ref: str = "latest") -> str:
+    def resolve(self, ref: str = "latest") -> str:
         """Return the id that a full id, its beginning or `latest` means."""
-        return await self._store.resolve(ref)
+        return self._store.resolve(ref)
 
-    async def read(self, ref: str = "latest") -> WorkView:
+    def read(self, ref: str = "latest") -> WorkView:
         """Return a work session, live or on disk."""
-        return await self._store.find(await self.resolve(ref))
+        return self._store.find(self.resolve(ref))
 
-    async def children(self, ref: str) -> WorkSessions:
+    def children(self, ref: str) -> WorkSessions:
         """Return the work sessions right under one."""
-        members = await self._store.of(await self.read(ref))
+        members = self._store.of(self.read(ref))
         return [work.record for work in members if work.record.parent_session_id == members[0].id]
 
-    async def list(self, filters: Filters = _EVERYTHING) -> WorkSessions:
+    def list(self, filters: Filters = EVERYTHING) -> WorkSessions:
         """List work sessions, live ones and those on disk, last modified first."""
-        found = await self._store.everything()
+        found = self._store.everything()
         return [
             work.record
             for work in found
@@ -146,21 +146,21 @@ class AsyncWork:
             and filters.has_time(from_iso(work.record.modified))
         ]
 
-    async def tree(self, ref: str | None = None, filters: Filters = _EVERYTHING) -> Nodes:
+    def tree(self, ref: str | None = None, filters: Filters = EVERYTHING) -> Nodes:
         """Return the tree under a work session, or all trees."""
         if ref is None:
-            found = await self._store.everything()
+            found = self._store.everything()
             return pruned(tree_of(work.record for work in found), filters)
-        members = await self._store.of(await self.read(ref))
+        members = self._store.of(self.read(ref))
         return pruned(tree_of((work.record for work in members), members[0].id), filters)
 
-    async def add_breadcrumb(self, cookie: str, breadcrumb: Breadcrumb) -> Accepted:
+    def add_breadcrumb(self, cookie: str, breadcrumb: Breadcrumb) -> Accepted:
         """Accept a breadcrumb, once: the same breadcrumb_id again changes nothing. Unknown cookies are refused."""
-        work_id = await self.resolve(cookie)
-        entry_id, _ = await self._store.accept(work_id, breadcrumb)
+        work_id = self.resolve(cookie)
+        entry_id, _ = self._store.accept(work_id, breadcrumb)
         return Accepted(work_id, entry_id, breadcrumb, applied=False)
 
-    async def leave(
+    def leave(
         self,
         cookie: str,
         run: Run,
@@ -171,24 +171,24 @@ class AsyncWork:
         activity: Sequence[Event] = (),
     ) -> Accepted:
         """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
-        work = await self._store.live(await self.resolve(cookie))
+        work = self._store.live(self.resolve(cookie))
         done = [msgspec.convert(one.data, Activity) for one in activity]
         crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)
-        return await self.add_breadcrumb(work.id, crumb)
+        return self.add_breadcrumb(work.id, crumb)
 
-    async def breadcrumbs(
-        self, ref: str = "latest", filters: Filters = _EVERYTHING, *, with_children: bool = False
+    def breadcrumbs(
+        self, ref: str = "latest", filters: Filters = EVERYTHING, *, with_children: bool = False
     ) -> Breadcrumbs:
         """Return what was accepted, in that order, with whether it was applied yet."""
-        work = await self.read(ref)
-        members = await self._store.of(work) if with_children else [work]
-        return [one for each in members for one in await self._crumbs(each, filters)]
+        work = self.read(ref)
+        members = self._store.of(work) if with_children else [work]
+        return [one for each in members for one in self._crumbs(each, filters)]
 
-    async def _crumbs(self, work: WorkView, filters: Filters) -> Breadcrumbs:
+    def _crumbs(self, work: WorkView, filters: Filters) -> Breadcrumbs:
         if not filters.has_session(work.record):
             return []
         if work.is_live:
-            found = [one async for one in self._store.accepted(work)]
+            found = list(self._store.accepted(work))
         else:
             stored = read_breadcrumbs(self._store.root, work.path, limit=self._store.file_limit)
             applied = applied_ids(self._store.root, work.path)
@@ -199,64 +199,63 @@ class AsyncWork:
             if filters.depth in (None, one.breadcrumb.depth_level) and filters.has_time(one.breadcrumb.at_ms)
         ]
 
-    async def stats(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> WorkStats:
+    def stats(self, ref: str = "latest", filters: Filters = EVERYTHING) -> WorkStats:
         """Add up what was applied in a work session and all under it; of one that only the disk has, all that is there.
 
         Costs what the tree costs, not its breadcrumbs, unless a filter picks single ones or only the disk has them.
         """
-        members = [one for one in await self._store.of(await self.read(ref)) if filters.has_session(one.record)]
+        members = [one for one in self._store.of(self.read(ref)) if filters.has_session(one.record)]
         kept = [one.id for one in members if one.is_live and not filters.picks_breadcrumbs]
-        parts: Totals = await self._store.totals(kept)
+        parts: Totals = self._store.totals(kept)
         for work in members:
             if work.id not in parts:
-                found = await self._crumbs(work, filters)
+                found = self._crumbs(work, filters)
                 parts[work.id] = totals_of(one.breadcrumb for one in found if one.applied or not work.is_live)
         return add_up(parts.values())
 
-    async def timeline(self, ref: str = "latest", filters: Filters = _EVERYTHING) -> Happenings:
+    def timeline(self, ref: str = "latest", filters: Filters = EVERYTHING) -> Happenings:
         """Return what happened in a work session and all under it, by time."""
-        members = await self._store.of(await self.read(ref))
+        members = self._store.of(self.read(ref))
         top = members[0].depth
         happenings: Happenings = []
         for work in members:
             depth = work.depth - top
             happenings += [
                 timeline.left(work.id, one.breadcrumb, depth)
-                for one in await self._crumbs(work, filters)
+                for one in self._crumbs(work, filters)
                 if one.applied or not work.is_live
             ]
             if filters.has_session(work.record) and filters.depth in (None, work.depth):
-                happenings += await self._milestones(work, depth)
+                happenings += self._milestones(work, depth)
         return timeline.in_order(happenings, filters)
 
-    async def _milestones(self, work: WorkView, depth: int) -> Happenings:
+    def _milestones(self, work: WorkView, depth: int) -> Happenings:
         """Return what happened to the work session itself."""
         first = timeline.started(work.record, depth)
         if work.is_live:
-            log = await self._server.fetch(crumb_ops.read_log(self._server.terms, work.id, None))
+            log = self._server.fetch(crumb_ops.read_log(self._server.terms, work.id, None))
             marks = [timeline.marked(work.id, entry, depth) for entry in log]
             return [first, *(mark for mark in marks if mark)]
         return [first] if work.record.status in WORK_OPEN else [first, timeline.ended(work.record, depth)]
 
-    async def checkpoint(self, ref: str = "latest") -> WorkView:
+    def checkpoint(self, ref: str = "latest") -> WorkView:
         """Write the record and every breadcrumb that is not on disk yet."""
-        return await self._store.checkpoint(await self.resolve(ref))
+        return self._store.checkpoint(self.resolve(ref))
 
-    async def sweep(self) -> Ids:
+    def sweep(self) -> Ids:
         """Write every work session of this project that has changes not on disk yet; returns their ids."""
-        return await self._store.sweep()
+        return self._store.sweep()
 
-    async def consume(self, cookie: str) -> Outcome:
+    def consume(self, cookie: str) -> Outcome:
         """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""
-        return await self._consumer.once(await self._known(cookie))
+        return self._consumer.once(self._known(cookie))
 
-    async def follow(self, cookie: str, *, until_idle_ms: int | None = None) -> AsyncIterator[Happening]:
+    def follow(self, cookie: str, *, until_idle_ms: int | None = None) -> Iterator[Happening]:
         """Consume as breadcrumbs come, and yield what is logged, by whichever consumer, until the session's end."""
-        async for happening in self._consumer.follow(await self._known(cookie), until_idle_ms=until_idle_ms):
-            yield happening
+        yield from self._consumer.follow(self._known(cookie), until_idle_ms=until_idle_ms)
 
-    async def _known(self, cookie: str) -> str:
-        work = await self.read(cookie)
+    def _known(self, cookie: str) -> str:
+        work = self.read(cookie)
         if not work.is_live:
-            await self._store.adopt(work)
+            self._store.adopt(work)
         return work.id

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from maestro_state.errors import ServerUnavailable
 from maestro_state.net.frames import Unpacked, packed
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from socket import socket
 
     from maestro_state.net.url import Address
-
-T = TypeVar("T")
 
 #: Seconds a holder may take to answer, and to start.
 _ANSWER_S = 10.0
@@ -66,18 +64,6 @@ class Handover:
             time.sleep(0.005)
             holders = reach(self._address, self._namespace)
         return holders
-
-
-def call_blocking(work: Callable[[], T]) -> T:
-    """Do what keeps its thread waiting; the sync twin of `call_blocking_async`."""
-    return work()
-
-
-async def call_blocking_async(work: Callable[[], T]) -> T:
-    """Do what keeps its thread waiting, in a thread of its own: an event loop has others to serve."""
-    import asyncio
-
-    return await asyncio.to_thread(work)
 
 
 def key_of(address: Address, namespace: str) -> str:

@@ -27,6 +27,7 @@ from maestro_state.net.faults import (
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.net.handshake import check_greeting, greeting, tls_context
 from maestro_state.net.private_socket import connect_path
+from maestro_state.net.threads import in_thread
 from maestro_state.net.url import masked
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class AsyncConnection:
         loop = asyncio.get_running_loop()
         address = self.address
         if address.tls and self._context is None:
-            self._context = tls_context(address)
+            self._context = await in_thread(tls_context, address)
         pipe = Pipe(loop, timeout_s)
         greeted = False
         try:
@@ -273,9 +274,6 @@ class AsyncConnection:
 
 async def _own_socket(path: str | None, timeout_s: float) -> socket.socket:
     """Connect to the project's own server, and to nobody else's."""
-    try:
-        return connect_path(path or "", timeout_s=0)
-    except BlockingIOError:  # so many callers at once that one has to wait for being let in
-        line = await asyncio.to_thread(connect_path, path or "", timeout_s=timeout_s)
-        line.setblocking(False)
-        return line
+    line = await in_thread(connect_path, path or "", timeout_s=timeout_s)
+    line.setblocking(False)
+    return line

@@ -179,15 +179,16 @@ async def test_a_session_that_moved_is_not_marked(backend: Backend):
     """A change between reading and marking keeps the grace: the mark is for what is on disk, or not made."""
     async with backend.open_async() as maestro:
         session, _ = await filled(backend, maestro)
-        original = maestro.server.run
+        server = maestro.blocking.server
+        original = server.run
 
-        async def change_first(call):
+        def change_first(call):
             if call.script.name == "mark_archived":
-                maestro.server.run = original
-                await maestro.messages.add("user", "just now")
-            return await original(call)
+                server.run = original
+                maestro.blocking.messages.add("user", "just now")
+            return original(call)
 
-        maestro.server.run = change_first
+        server.run = change_first
         done = await maestro.archive.sync()
 
         assert (done.written, done.current) == (True, False)
@@ -318,7 +319,7 @@ async def test_an_unfinished_fork_is_never_seen(backend: Backend, monkeypatch: p
     async with backend.open_async() as maestro:
         session, _ = await filled(backend, maestro)
 
-        async def killed(*_):
+        def killed(*_):
             raise KeyboardInterrupt
 
         monkeypatch.setattr("maestro_state.api.fork.fill_from", killed)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from maestro_state.api.discussions import Discussions
 from maestro_state.errors import (
     AmbiguousReference,
     DiscussionClosed,
@@ -87,16 +88,16 @@ async def test_another_checkout_joins_by_id_and_has_it_all_on_disk(backend: Back
         meta = await here.discussions.start()
         await here.discussions.say("from here")
         there = here.discussions
-        moved = type(there)(here.server, Project(str(tmp_path)))
+        moved = Discussions(here.blocking.server, Project(str(tmp_path)))
 
         with pytest.raises(NoOpenDiscussion):
-            await moved.say("by accident")
-        assert [row.meta.session_id for row in (await moved.list()).rows] == [meta.session_id]
-        assert (await moved.show(meta.session_id)).meta.initial_prompt == "from here"
+            moved.say("by accident")
+        assert [row.meta.session_id for row in moved.list().rows] == [meta.session_id]
+        assert moved.show(meta.session_id).meta.initial_prompt == "from here"
         assert not (tmp_path / "docs").exists()
-        await moved.say("from there", meta.session_id[:8])
+        moved.say("from there", meta.session_id[:8])
         await there.done(FINAL)
-        assert (await moved.show(meta.session_id)).meta.status == "closed"
+        assert moved.show(meta.session_id).meta.status == "closed"
         assert lines_on_disk(tmp_path, meta.session_id) == lines_on_disk(backend.project, meta.session_id)
 
 

@@ -138,18 +138,19 @@ async def test_an_archive_that_is_about_to_be_marked_is_built_on(backend: Backen
     """Somebody else writes the next one between writing and marking: nothing is taken for another history."""
     async with backend.open_async() as maestro, backend.open_async() as other:
         session = await maestro.sessions.start("work", tool="echo")
-        original = maestro.server.run
+        server, meanwhile = maestro.blocking.server, other.blocking
+        original = server.run
 
-        async def late(call):
+        def late(call):
             if call.script.name == "mark_archived":
-                maestro.server.run = original
-                await other.messages.add("user", "meanwhile")
-                assert (await other.archive.sync(session.id)).current
-            return await original(call)
+                server.run = original
+                meanwhile.messages.add("user", "meanwhile")
+                assert meanwhile.archive.sync(session.id).current
+            return original(call)
 
         for add in (lambda: maestro.messages.add("user", "one"), lambda: maestro.runs.start("p", dry=True)):
             await add()
-            maestro.server.run = late
+            server.run = late
             await maestro.archive.sync()
         await maestro.messages.add("user", "last")
         assert (await maestro.archive.sync()).current

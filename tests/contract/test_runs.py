@@ -77,16 +77,16 @@ async def test_a_context_that_changes_meanwhile_is_read_again(backend: Backend, 
     """An item added between reading the context and starting the run is in the run: nothing stale is sent."""
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("runs", tool="echo")
-        seen, calls = maestro.runs._parts.seen, []
+        seen, calls = maestro.blocking.runs._parts.seen, []
 
-        async def late(session_id: str, *sent_before: object):
-            found = await seen(session_id, *sent_before)
+        def late(session_id: str, *sent_before: object):
+            found = seen(session_id, *sent_before)
             if not calls:
                 put_item(backend, session.id, 1, b"late")
             calls.append(found)
             return found
 
-        monkeypatch.setattr(maestro.runs._parts, "seen", late)
+        monkeypatch.setattr(maestro.blocking.runs._parts, "seen", late)
         run = await maestro.runs.start("p")
 
         assert len(calls) == 2

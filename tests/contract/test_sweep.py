@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from maestro_state.api.sweep import AsyncSweep
 from maestro_state.mirror.places import Places
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import leases
+from maestro_state.upkeep.sweep import Sweep
 from tests.support.backends import Backend, Clock
 from tests.support.stored import filler
 
@@ -168,16 +168,17 @@ async def test_the_cost_follows_what_is_due(backend: Backend):
             due = await maestro.sessions.start("due")
             age(backend, maestro, due.id)
             backend.raw.zrem(maestro.server.terms.keys.of_index("dirty"), due.id)
-            sweep = AsyncSweep(maestro.server, Places(maestro.project, None), horizon_ms=0, can_scan=False)
-            counted, original = [], maestro.server.connection.call
+            server = maestro.blocking.server
+            sweep = Sweep(server, Places(maestro.project, None), horizon_ms=0, can_scan=False)
+            counted, original = [], server.connection.call
 
-            async def count(*args, original=original, counted=counted):
+            def count(*args, original=original, counted=counted):
                 counted.append(args)
-                return await original(*args)
+                return original(*args)
 
-            maestro.server.connection.call = count
-            report = await sweep.sweep()
-            maestro.server.connection.call = original
+            server.connection.call = count
+            report = sweep.sweep()
+            server.connection.call = original
             assert report.finalized == [due.id]
             counts.append(len(counted))
         assert counts[2] - counts[1] < 40
@@ -211,14 +212,15 @@ async def test_a_session_that_changes_while_it_is_written_is_not_late_for_ever(b
         dirty = maestro.server.terms.keys.of_index("dirty")
         session = await maestro.sessions.start("busy")
         clock.advance(seconds=10)
-        original = maestro.server.fetch
+        server = maestro.blocking.server
+        original = server.fetch
 
-        async def fetch(query):
+        def fetch(query):
             if query.command == archiving.read_time().command:  # all is read and written, and is about to be marked
-                await other.messages.add("user", "meanwhile", session.id)
-            return await original(query)
+                other.blocking.messages.add("user", "meanwhile", session.id)
+            return original(query)
 
-        maestro.server.fetch = fetch
+        server.fetch = fetch
         flushed = await maestro.archive.sync(session.id)
         assert (flushed.written, flushed.current) == (True, False)
         assert backend.raw.zscore(dirty, session.id) == clock.now_ms
@@ -229,8 +231,8 @@ async def test_a_sweep_that_fails_leaves_its_lease(backend: Backend):
     async with backend.open_async() as maestro, backend.open_async() as other:
         session = await maestro.sessions.start("x")
 
-        async def fails(_):
-            assert (await other.archive.sweep()).busy  # control: the lease was taken
+        def fails(_):
+            assert other.blocking.archive.sweep().busy  # control: the lease was taken
             raise RuntimeError("out of luck")
 
         with pytest.raises(RuntimeError, match="out of luck"):
@@ -241,11 +243,11 @@ async def test_a_sweep_that_fails_leaves_its_lease(backend: Backend):
 async def test_a_sweep_that_lost_its_lease_leaves_that_of_its_successor(backend: Backend):
     """Who was silent for too long and fails afterwards does not let a third one in."""
     async with backend.open_async() as maestro, backend.open_async() as other:
-        terms, server = other.server.terms, other.server
+        terms, server = other.server.terms, other.blocking.server
 
-        async def fails(_):
-            later = await server.fetch(archiving.read_time()) + leases.LEASE_MS[leases.SWEEP] + 1
-            assert (await server.run(leases.take_lease(terms, leases.SWEEP, "successor", later))).fence
+        def fails(_):
+            later = server.fetch(archiving.read_time()) + leases.LEASE_MS[leases.SWEEP] + 1
+            assert server.run(leases.take_lease(terms, leases.SWEEP, "successor", later)).fence
             raise RuntimeError("out of luck")
 
         with pytest.raises(RuntimeError, match="out of luck"):

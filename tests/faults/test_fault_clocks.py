@@ -90,7 +90,7 @@ def test_a_server_forty_days_ahead_lets_go_of_nothing_that_is_not_on_disk(real, 
             assert not real.raw.exists(maestro.server.terms.keys.of_session(session.id, "session"))
             return
         # Swept in that moment, it is not frozen: this machine's clock says that there is time.
-        from maestro_state._sync.expiry import Expiry
+        from maestro_state.upkeep.expiry import Expiry
 
         expiry = Expiry(maestro.server, maestro.archive._places)
         for key in maestro.server.terms.keys.session(session.id):

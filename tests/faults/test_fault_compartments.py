@@ -10,8 +10,8 @@ import pytest
 from maestro_workers.sweep import sweep
 
 from maestro_state import Maestro
-from maestro_state._sync import sweep as sweep_room
 from maestro_state.local.embedded import socket_path
+from maestro_state.upkeep import sweep as sweep_room
 from tests.support.backends import Backend
 from tests.support.cli_runs import maestro_command, printed
 from tests.support.damage import INDEX_KINDS, KINDS

@@ -10,9 +10,9 @@ import pytest
 from maestro_workers.scheduler import the_work
 
 from maestro_state import Maestro
-from maestro_state._sync import schedule, work_store
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.scripts import Query
+from maestro_state.upkeep import leases, work_store
 from tests.support.backends import Backend, Clock
 from tests.support.cli_runs import maestro_command, printed
 from tests.support.embedded_project import call, temporary_project
@@ -124,7 +124,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
     clock = Clock(now_ms())
     # Each module by itself: one that is imported meanwhile would keep the moved clock for every test to come.
-    for module in (archiving, work_store, schedule):
+    for module in (archiving, work_store, leases):
         monkeypatch.setattr(module, "read_time", lambda: Query(("TIME",), lambda reply: clock.now_ms))
     return clock
 

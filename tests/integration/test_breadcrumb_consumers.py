@@ -99,7 +99,7 @@ async def test_ten_producers_and_ten_work_sessions_keep_apart(real: Backend):
         async def consume(work_id: str) -> None:
             async with AsyncMaestro(real.project) as own:
                 while (await own.work.read(work_id)).applied < 200:
-                    await own.work._store.apply(work_id)
+                    await asyncio.to_thread(own.blocking.work._store.apply, work_id)
 
         await asyncio.gather(*(produce(name) for name in range(10)), *(consume(work_id) for work_id in ids))
         for at, work_id in enumerate(ids):

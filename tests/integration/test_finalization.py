@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from maestro_state import Maestro
-from maestro_state._sync import finalize
 from maestro_state.errors import ArchiveElsewhere
 from maestro_state.local.embedded import socket_path
 from maestro_state.state.calls.queue import finalization_id
+from maestro_state.upkeep import finalize
 from tests.support.waiting import wait_until
 from tests.support.workshop import Workshop
 

@@ -13,13 +13,13 @@ import pytest
 import redis
 
 from maestro_state import AsyncMaestro, Maestro
-from maestro_state._sync import pull as pulling
 from maestro_state.errors import Conflict, FileCorrupt, NoWorker, Refused, SessionNotFound, WorkFailed
 from maestro_state.local.embedded import socket_path
 from maestro_state.local.project import Project
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.state.calls.parcels import BEGIN, END, PART, Piece
+from maestro_state.upkeep import pull as pulling
 from tests.support.cli_runs import printed, refused
 from tests.support.stored import Filler
 from tests.support.workshop import Workshop

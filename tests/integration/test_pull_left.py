@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from maestro_state import Maestro
-from maestro_state._sync import pull as pulling
 from maestro_state.errors import NoWorker, WorkFailed
 from maestro_state.local.embedded import socket_path
 from maestro_state.state.calls import parcels
+from maestro_state.upkeep import pull as pulling
 from tests.support.stored import Filler
 from tests.support.workshop import Workshop
 

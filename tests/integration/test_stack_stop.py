@@ -10,8 +10,8 @@ from maestro_workers.stack.supervisor import Supervisor
 from maestro_workers.stack.sweeps import has_all_on_disk
 
 from maestro_state import Maestro
-from maestro_state._sync import sweep as sweep_room
 from maestro_state.state.calls import leases
+from maestro_state.upkeep import sweep as sweep_room
 from tests.support.cli_runs import maestro_command, printed
 from tests.support.embedded_project import end, supervisors
 from tests.support.waiting import wait_until

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from maestro_state import Maestro
-from maestro_state._sync.flush import Flush
 from maestro_state._sync.source import Live
 from maestro_state.errors import ArchiveFailed, MaestroError, WorkFailed
 from maestro_state.mirror.home import Home
@@ -22,6 +21,7 @@ from maestro_state.models.message import id_order
 from maestro_state.models.run import Usage
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
+from maestro_state.upkeep.checkpoint import Checkpoints
 from maestro_state.vocabulary import FROZEN
 from tests.support.backends import Backend, Clock
 
@@ -212,8 +212,8 @@ class Life:
         apart = self.project / "apart"
         apart.mkdir(exist_ok=True)
         home = Home.below(str(apart), f"x-{self.count:010x}")
-        flush = Flush(self.maestro.server, self.maestro.archive._places)
-        flush._write(Live(self.maestro.server, self.session_id), home, fresh=True)
+        checkpoints = Checkpoints(self.maestro.server, self.maestro.archive._places)
+        checkpoints._write(Live(self.maestro.server, self.session_id), home, fresh=True)
         wanted = contents(Path(home.path_of(self.session_id)))
         found = contents(self.project / ".maestro/sessions" / self.session_id)
         theirs = {str(path.relative_to(self.project / ".maestro/sessions" / self.session_id)): text.encode()

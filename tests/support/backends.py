@@ -44,17 +44,18 @@ class Clock:
 def _fake(project: Path) -> Iterator[Backend]:
     server = fakeredis.FakeServer(version=(7,))
 
-    def on_fake(maestro: Any, connection: Any) -> Any:
-        maestro.server.connection = connection
+    def on_fake(maestro: Maestro) -> Maestro:
+        maestro.server.connection = LibraryConnection(fakeredis.FakeRedis(server=server, protocol=2))
         return maestro
 
     def open_sync(**options: Any) -> Maestro:
-        client = fakeredis.FakeRedis(server=server, protocol=2)
-        return on_fake(Maestro(project, **options), LibraryConnection(client))
+        return on_fake(Maestro(project, **options))
 
     def open_async(**options: Any) -> AsyncMaestro:
-        client = fakeredis.FakeAsyncRedis(server=server, protocol=2)
-        return on_fake(AsyncMaestro(project, **options), AsyncLibraryConnection(client))
+        maestro = AsyncMaestro(project, **options)
+        on_fake(maestro.blocking)
+        maestro.server.connection = AsyncLibraryConnection(fakeredis.FakeAsyncRedis(server=server, protocol=2))
+        return maestro
 
     yield Backend("fake", project, fakeredis.FakeRedis(server=server), open_sync, open_async)
 

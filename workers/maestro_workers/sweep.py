@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maestro_state._sync.sweep import Failure
 from maestro_state.errors import MaestroError
 from maestro_state.mirror.layouts.plan import finish_change
+from maestro_state.upkeep.sweep import Failure
 from maestro_workers.survivors import end_survivors
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
     from maestro_state._sync.server import Server
-    from maestro_state._sync.sweep import SweepReport
+    from maestro_state.upkeep.sweep import SweepReport
 
 
 def sweep(maestro: Maestro, *, thorough: bool = False) -> SweepReport:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from maestro_workers.stack.loop import Loop
 
 #: What a worker needs. Loaded by the supervisor, for all of them.
-_NEEDED = ("maestro_workers.rq_adapter.worker", "maestro_state._sync.claims", "maestro_state._sync.archives",
-           "maestro_state._sync.sessions", "maestro_state._sync.work", "maestro_state.mirror.writer")  # fmt: skip
+_NEEDED = ("maestro_workers.rq_adapter.worker", "maestro_state._sync.claims", "maestro_state.api.archives",
+           "maestro_state.api.sessions", "maestro_state.api.work", "maestro_state.mirror.writer")  # fmt: skip
 
 _log = get_logger("maestro.stack")
 

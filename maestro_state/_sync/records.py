@@ -1,0 +1,156 @@
+# Generated from maestro_state/live by `make generate`. Do not edit.
+"""Session records: what a reference means, what a session is and says, its fields, and why a change was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from maestro_state.clock import from_iso
+from maestro_state.errors import (
+    FileCorrupt,
+    InvalidTransition,
+    MaestroError,
+    NoActiveSession,
+    SessionExpired,
+    SessionNotFound,
+)
+from maestro_state._sync.server import Server
+from maestro_state.local.project import Project
+from maestro_state.models.names import is_session_id, pick
+from maestro_state.models.session import Field, Session, SessionList
+from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import sessions as ops
+from maestro_state.vocabulary import FROZEN
+
+if TYPE_CHECKING:
+    from maestro_state._sync.archived import Archived
+    from maestro_state._sync.source import Source
+    from maestro_state.mirror.places import Places
+
+#: Freezes a session whose time is over and has it on disk; tells whether it was over. Blocks.
+Freeze = Callable[[str], bool]
+#: Returns the ids of all sessions, archived ones too, last active first. Blocks.
+AllIds = Callable[[], list[str]]
+
+
+class Records:
+    """The records of sessions, live or on disk."""
+
+    def __init__(
+        self,
+        server: Server,
+        project: Project,
+        pinned: str | None,
+        places: Places,
+        freeze: Freeze,
+        all_ids: AllIds,
+    ) -> None:
+        """Take the checkout for its active session, the reference this terminal is pinned to, and the archives."""
+        self._server = server
+        self._project = project
+        self._pinned = pinned
+        self._places = places
+        self._freeze = freeze
+        self._all_ids = all_ids
+        server.explain = self._explain
+
+    def resolve(self, ref: str | None = None) -> str:
+        """Return the id a reference means: given, else pinned, else this checkout's active session."""
+        wanted = ref or self._pinned
+        if wanted is None:
+            active = self._project.active()
+            if active is None:
+                raise NoActiveSession
+            return active
+        if is_session_id(wanted):
+            return wanted
+        if wanted == "latest":
+            newest = [row.id for row in self.newest(1)]
+            return pick(wanted, newest or self._all_ids())
+        entries = self._server.fetch(index_ops.all_sessions(self._server.terms))
+        known = {entry.id for entry in entries} | self._places.own.ids()
+        return pick(wanted, sorted(known))
+
+    def newest(self, count: int) -> SessionList:
+        """List the live sessions last active, in one round trip however many there are."""
+        terms, active = self._server.terms, self._project.active()
+        view = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, active)
+        return SessionList(self._server.run(index_ops.newest_sessions(terms, count, view)))
+
+    def read(self, ref: str | None = None) -> Session:
+        """Return a session's record."""
+        session_id = self.resolve(ref)
+        session = self._read(session_id)
+        if self._is_over(session) and self._freeze(session_id):
+            session = self._read(session_id)
+        return session
+
+    def _read(self, session_id: str) -> Session:
+        query = ops.read_session(self._server.terms, session_id, self._server.now_ms())
+        try:
+            session: Session = self._server.fetch(query)
+        except SessionNotFound:
+            session = (self._archived(session_id)).record()
+        return session
+
+    def _is_over(self, session: Session) -> bool:
+        """Tell whether a session should have been frozen by now, as far as this terminal's clock knows."""
+        if session.state in FROZEN or session.ttl_seconds <= 0:
+            return False
+        return from_iso(session.last_activity) + session.ttl_seconds * 1000 <= self._server.now_ms()
+
+    def source(self, ref: str | None = None) -> Source:
+        """Return what a session can be read by: from the server if it has it, else from the disk."""
+        session_id = self.resolve(ref)
+        query = ops.read_life(self._server.terms, session_id, self._server.now_ms())
+        is_live, is_over = self._server.fetch(query)
+        if is_live:
+            from maestro_state._sync.source import Live
+
+            if is_over:
+                self._freeze(session_id)
+            return Live(self._server, session_id)
+        archived = self._archived(session_id)
+        with suppress(FileCorrupt):  # whoever reads on is told
+            if self._is_over(archived.record()):
+                self._freeze(session_id)
+        return archived
+
+    def _archived(self, session_id: str) -> Archived:
+        from maestro_state._sync.archived import Archived
+        from maestro_state.mirror.reader import ArchivedSession
+
+        return Archived(ArchivedSession(self._places.own, session_id))
+
+    def _explain(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Say that a session is frozen by now, or only in the archive, where nothing can be changed any more."""
+        if isinstance(error, SessionNotFound) and session_id not in self._places.own.ids():
+            return error
+        was_over = self._freeze(session_id)
+        session = self.read(session_id)
+        if session.state not in FROZEN:
+            return SessionExpired(session_id)
+        if was_over or isinstance(error, SessionExpired):
+            return SessionExpired(session_id, session.finalized_at)
+        return InvalidTransition(session_id, session.state, "changing it")
+
+    def get(self, field: str, ref: str | None = None) -> Field:
+        """Read a settable field with its revision."""
+        session_id = self.resolve(ref)
+        query = ops.get_field(self._server.terms, session_id, field)
+        try:
+            found: Field = self._server.fetch(query)
+        except SessionNotFound:
+            found = (self._archived(session_id)).field(field)
+        return found
+
+    def set(self, field: str, value: Any, ref: str | None = None, *, if_revision: int | None = None) -> Field:
+        """Replace a settable field; with `if_revision`, only if nobody changed it meanwhile (else Conflict)."""
+        session_id = self.resolve(ref)
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(sequence.next_key())
+            call = ops.set_field(self._server.terms, stamp, session_id, field, value, if_revision)
+            revision = self._server.change(session_id, call)
+        return Field(field=field, value=int(value) if field == "ttl_seconds" else value, revision=int(revision))

@@ -1,0 +1,1 @@
+"""Generated from the blocking rooms by `make generate`; never edited."""

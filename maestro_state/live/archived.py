@@ -1,0 +1,153 @@
+"""A session that only the disk has, read by the same calls as one that the server has."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from maestro_state.errors import RemovedByCleanup
+from maestro_state.live.source import Contents
+from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.models.context import ContextItem
+from maestro_state.models.message import Event, Message, id_order
+from maestro_state.models.run import RelevantOutput, Run, SentItem
+from maestro_state.models.session import Field, Session
+from maestro_state.net.threads import in_thread
+from maestro_state.state.calls import events as event_ops
+
+#: Events read from disk at a time.
+_PAGE = 500
+
+
+class AsyncArchived:
+    """A session that only the disk has."""
+
+    archived = True
+
+    def __init__(self, archive: ArchivedSession) -> None:
+        """Take the session on disk."""
+        self._archive = archive
+        self.id = archive.id
+
+    async def record(self) -> Session:
+        """Return the session record."""
+        return await in_thread(self._archive.record)
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs."""
+        return await in_thread(self._archive.contents)
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+        return await in_thread(self._archive.items)
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+        return await in_thread(self._archive.runs)
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+        return await in_thread(self._archive.relevant)
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+        return await in_thread(self._archive.last_output)
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+        return await in_thread(self._archive.sent_context, run_id)
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+        return await in_thread(self._archive.prompt, run.id)
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+        return await in_thread(self._archive.blob, digest)
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+        return await in_thread(self._archive.snapshot, item)
+
+    async def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+        found = await in_thread(_stored_events, self._archive)
+        return [one for one in found if one.type == "run.activity" and one.data.get("run") == run_id]
+
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed, piece by piece."""
+        pieces = self._archive.output(run_id)
+        while (piece := await in_thread(next, pieces, None)) is not None:
+            yield piece
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+        found = await in_thread(self._archive.messages)
+        if since is not None:
+            return [message for message in found if id_order(message.id) > id_order(since)]
+        return found if last is None else found[-last:]
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+        fields, record = await in_thread(self._archive.fields), await in_thread(self._archive.record)
+        return Field(name, getattr(record, name), int(fields.get("revisions", {}).get(name, 0)))
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+        fields, record = await in_thread(self._archive.fields), await in_thread(self._archive.record)
+        place, summary = fields.get("set_at", {}).get("context_summary"), record.context_summary
+        return Message(place, "system", summary) if summary and isinstance(place, str) else None
+
+    async def events(self, after: str = event_ops.START, *, printed: bool = True) -> AsyncIterator[Event]:
+        """Yield what happened after an id; events, messages and, if wanted, outputs in their one order."""
+        found = _events(self._archive, after, printed=printed)
+        while page := await in_thread(_page, found):
+            for event in page:
+                yield event
+
+
+def _stored_events(archive: ArchivedSession) -> list[Event]:
+    return list(archive.events())
+
+
+def _page(events: Iterator[Event]) -> list[Event]:
+    return list(islice(events, _PAGE))
+
+
+def _events(archive: ArchivedSession, after: str, *, printed: bool) -> Iterator[Event]:
+    merged = heapq.merge(
+        ((id_order(event.id), event) for event in archive.events()),
+        ((id_order(message.id), _said(message)) for message in archive.messages()),
+        ((id_order(event.id), event) for event in (_printed(archive) if printed else ())),
+        key=lambda pair: pair[0],
+    )
+    for place, event in merged:
+        if place > id_order(after):
+            yield event
+
+
+def _said(message: Message) -> Event:
+    document = message.document()
+    del document["timestamp"]
+    return Event(message.id, "message.added", document)
+
+
+def _printed(archive: ArchivedSession) -> list[Event]:
+    """Return the pieces of output as events, cut where they were; those of outputs that were removed are left out."""
+    outputs: dict[str, bytes] = {}
+    offsets: dict[str, int] = {}
+    found = []
+    for chunk in archive.chunks():
+        if chunk.run not in outputs:
+            with suppress(RemovedByCleanup):
+                outputs[chunk.run] = b""
+                outputs[chunk.run] = b"".join(archive.output(chunk.run))
+        start = offsets.get(chunk.run, 0)
+        offsets[chunk.run] = start + chunk.size
+        if piece := outputs[chunk.run][start : start + chunk.size]:
+            entry = [chunk.id.encode(), [b"run", chunk.run.encode(), b"data", piece]]
+            found.append(event_ops.event_of("outputs", entry))
+    return found

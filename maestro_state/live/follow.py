@@ -1,0 +1,132 @@
+"""Following a session live: every event once, in one order, from any place on; blocked while nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from maestro_state.clock import from_iso
+from maestro_state.errors import Refused, SessionNotFound
+from maestro_state.live.records import AsyncRecords
+from maestro_state.live.server import AsyncServer
+from maestro_state.live.source import AsyncSource
+from maestro_state.models.message import Event
+from maestro_state.models.session import Session, Terminal
+from maestro_state.state.calls import events as ops
+from maestro_state.state.calls import terminals
+from maestro_state.vocabulary import FROZEN
+
+_ENDS = ("session.finalized", "session.aborted")
+
+
+class AsyncFollow:
+    """The reading side of a session's streams. A follower owns its cursor; the server keeps nothing for it."""
+
+    def __init__(self, server: AsyncServer, sessions: AsyncRecords) -> None:
+        """Take the sessions for their references."""
+        self._server = server
+        self._sessions = sessions
+
+    async def events(
+        self,
+        ref: str | None = None,
+        *,
+        cursor: str | None = None,
+        until_idle_ms: int | None = None,
+        terminal: Terminal | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield events after `cursor` (`start`, an id, or None for from now on) until the session is frozen or gone.
+
+        With a terminal, it is shown as attached while this runs. `until_idle_ms` ends it after so long without event.
+        """
+        source = await self._sessions.source(ref)
+        session = await source.record()
+        found: Any = (
+            self._archived(source, session, cursor)
+            if source.archived
+            else self._live(session, cursor, until_idle_ms, terminal)
+        )
+        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        async with aclosing(found) as events:
+            async for event in events:
+                yield event
+
+    async def newest(self, ref: str | None = None) -> str | None:
+        """Return the id of a session's newest event, the cursor of whoever begins now; None for one only on disk."""
+        source = await self._sessions.source(ref)
+        record = await source.record()
+        return None if source.archived else await self._first_cursor(record.id, None)
+
+    async def _live(
+        self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
+    ) -> AsyncIterator[Event]:
+        after = await self._first_cursor(session.id, cursor)
+        if after == ops.START:
+            yield ops.started_event(session, from_iso(session.created_at))
+        quiet_ms = 0
+        try:
+            if terminal and session.state not in FROZEN:
+                await self._attach(session.id, terminal)
+            while True:
+                wait_ms = terminals.BEAT_MS
+                if until_idle_ms is not None:
+                    wait_ms = min(wait_ms, until_idle_ms - quiet_ms)
+                page = await self._read(session.id, after, None if session.state in FROZEN else max(1, wait_ms))
+                for event in page:
+                    yield event
+                    after, quiet_ms = event.id, 0
+                    if event.type in _ENDS:
+                        return
+                if not page:
+                    quiet_ms += wait_ms
+                    if session.state in FROZEN or (until_idle_ms is not None and quiet_ms >= until_idle_ms):
+                        return
+                    session = await self._sessions.read(session.id)
+                    if terminal and session.state not in FROZEN:
+                        await self._server.run(
+                            terminals.keep_terminal(self._server.terms, session.id, terminal, self._server.now_ms())
+                        )
+        except SessionNotFound:
+            return  # deleted while we looked: there is nothing more to follow
+        finally:
+            if terminal:
+                await self._server.run(terminals.detach_terminal(self._server.terms, session.id, terminal))
+
+    async def _archived(self, source: AsyncSource, session: Session, cursor: str | None) -> AsyncIterator[Event]:
+        """Yield what an archived session has; nothing more will come."""
+        if cursor is None:
+            return
+        after = ops.check_cursor(cursor)
+        if after == ops.START:
+            yield ops.started_event(session, from_iso(session.created_at))
+        async for event in source.events(after):
+            yield event
+
+    async def _rest(self, session_id: str, after: str) -> list[Event]:
+        """Return what happened after an id, if the server has let go of it meanwhile: then the disk has it."""
+        source = await self._sessions.source(session_id)
+        return [event async for event in source.events(after)] if source.archived else []
+
+    async def _first_cursor(self, session_id: str, cursor: str | None) -> str:
+        if cursor is not None:
+            return ops.check_cursor(cursor)
+        found: str = await self._server.fetch(ops.last_id(self._server.terms, session_id))
+        return found
+
+    async def _read(self, session_id: str, after: str, wait_ms: int | None) -> list[Event]:
+        command = ops.read_after(self._server.terms, session_id, after, wait_ms)
+        if wait_ms is None:
+            reply = await self._server.connection.call(*command)
+            if not reply:
+                return await self._rest(session_id, after)
+        else:
+            reply = await self._server.connection.block(*command, block_ms=wait_ms)
+        return ops.merge(self._server.terms, session_id, reply)
+
+    async def _attach(self, session_id: str, terminal: Terminal) -> None:
+        try:
+            call = terminals.attach_terminal(self._server.terms, self._server.stamp(), session_id, terminal)
+            await self._server.change(session_id, call)
+        except Refused:
+            return  # frozen or expired meanwhile: the next read shows it

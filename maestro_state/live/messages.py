@@ -1,0 +1,76 @@
+"""Messages of agents and people: append, last, since, and what is handed to a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maestro_state.live.records import AsyncRecords
+from maestro_state.live.server import AsyncServer
+from maestro_state.live.whole import whole
+from maestro_state.models.message import Message
+from maestro_state.state.calls import messages as ops
+
+
+class AsyncMessages:
+    """The structured conversation of a session."""
+
+    def __init__(self, server: AsyncServer, sessions: AsyncRecords) -> None:
+        """Take the sessions for their references."""
+        self._server = server
+        self._sessions = sessions
+
+    async def add(
+        self,
+        role: str,
+        content: str,
+        ref: str | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+        tool_calls: list[dict[str, Any]] | None = None,
+        tool_results: list[dict[str, Any]] | None = None,
+        parent_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a message, once: a repeat with the same `idempotency_key` returns the first one's id."""
+        session_id = await self._sessions.resolve(ref)
+        parts = {
+            "metadata": metadata,
+            "tool_calls": tool_calls,
+            "tool_results": tool_results,
+            "parent_id": parent_id,
+        }
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(idempotency_key or sequence.next_key())
+            call = ops.add_message(self._server.terms, stamp, session_id, role, content, parts)
+            entry_id = await self._server.change(session_id, call)
+        return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)
+
+    async def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
+        """Read the last messages, oldest first."""
+        session_id = await self._sessions.resolve(ref)
+        query = ops.last_messages(self._server.terms, session_id, count)
+        found: list[Message] = await self._server.fetch_of(session_id, query)
+        found = found or await (await self._sessions.source(session_id)).messages(last=count)
+        return await self._whole(session_id, found)
+
+    async def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:
+        """Read the messages after one, or all of them."""
+        session_id = await self._sessions.resolve(ref)
+        query = ops.messages_since(self._server.terms, session_id, message_id)
+        found: list[Message] = await self._server.fetch_of(session_id, query)
+        found = found or await (await self._sessions.source(session_id)).messages(since=message_id)
+        return await self._whole(session_id, found)
+
+    async def _whole(self, session_id: str, messages: list[Message]) -> list[Message]:
+        """Return messages with what they only refer to; most refer to nothing."""
+        if not any(message.content_ref for message in messages):
+            return messages
+        return await whole(await self._sessions.source(session_id), messages)
+
+    async def for_model(self, ref: str | None = None) -> list[Message]:
+        """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
+        source = await self._sessions.source(ref)
+        summary = await source.summary()
+        if summary is None:
+            return await whole(source, await source.messages())
+        return [summary, *await whole(source, await source.messages(since=summary.id))]

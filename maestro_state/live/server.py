@@ -1,0 +1,208 @@
+"""Runs calls: the one place where a value from ops/ meets the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from maestro_state.clock import BorrowedSequence, CallSequence, new_idempotency_key
+from maestro_state.errors import (
+    DamagedRecord,
+    MaestroError,
+    NotReplicated,
+    ServerStorageError,
+    SessionExpired,
+    SessionNotFound,
+)
+from maestro_state.models.schema import check
+from maestro_state.net.faults import ReplyError
+from maestro_state.net.fork import let_go_in_child
+from maestro_state.state.calls.contents import server_uptime
+from maestro_state.state.calls.index import entry_of, index_session
+from maestro_state.state.calls.replication import CONFIRM_MS, LASTING, confirmation, shortfall
+from maestro_state.state.calls.terms import Stamp, Terms
+from maestro_state.state.scripts import Call, Query
+
+if TYPE_CHECKING:
+    from maestro_state.net import AnyAsyncConnection
+
+
+class AsyncExplain(Protocol):
+    """Finds out why a change of a session was refused."""
+
+    async def __call__(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Return the error that says it."""
+
+
+#: Seconds within which an owner that waits for a server gives its next sign of life, once the server is back.
+RETURN_S = 6
+
+#: What reading a reply raises when a record is not what it should be.
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
+
+
+def damage(error: Exception, key: str) -> MaestroError:
+    """Return what to say of a record that cannot be read; an answer that says something else stays what it is."""
+    if not isinstance(error, ReplyError):
+        return DamagedRecord(key, f"{type(error).__name__}: {error}")
+    if "WRONGTYPE" in str(error):
+        return DamagedRecord(key, "a key of another type")
+    return DamagedRecord(key, str(error)) if "user_script" in str(error) else error
+
+
+def _key_of(query: Query) -> str:
+    return str(query.command[1]) if len(query.command) > 1 else str(query.command[0])
+
+
+class AsyncServer:
+    """One server under one set of terms."""
+
+    def __init__(self, connection: AnyAsyncConnection, terms: Terms, now_ms: Callable[[], int]) -> None:
+        """Take what every call needs; the connection opens itself at the first call."""
+        self.connection = connection
+        self.terms = terms
+        self.now_ms = now_ms
+        #: Says more of a session that a change was refused for because it is not there, or over; None: nobody does.
+        self.explain: AsyncExplain | None = None
+        self._sequences: list[CallSequence] = []
+        let_go_in_child(self)
+
+    def stamp(self, idempotency_key: str | None = None) -> Stamp:
+        """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
+        return Stamp(self.now_ms(), idempotency_key or new_idempotency_key())
+
+    def sequence(self) -> BorrowedSequence:
+        """Lend a sequence for one call: what is done by the thousand leaves one entry per client, not one per call."""
+        return BorrowedSequence(self._sequences)
+
+    def forget(self) -> None:
+        """Drop the sequences: a forked child that went on with its parent's would be taken for a repeat of it."""
+        self._sequences.clear()
+
+    async def run(self, call: Call) -> Any:
+        """Run one script: one round trip. Raises NotReplicated when it is done and too few replicas have it."""
+        value, missing = await self.attempt(call)
+        if missing:
+            raise missing
+        return value
+
+    async def attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
+        """Run one script; answer beside its value what is wrong when it is done and too few replicas have it.
+
+        Raises DamagedRecord when what it works on is not what it should be.
+        """
+        try:
+            return await self._attempt(call)
+        except ReplyError as error:
+            if not await self._mended(error, call.keys):
+                raise damage(error, call.keys[0]) from error
+        except UNREADABLE as error:
+            raise damage(error, call.keys[0]) from error
+        return await self._attempt(call)
+
+    async def _attempt(self, call: Call) -> tuple[Any, NotReplicated | None]:
+        if not self.terms.wait_replicas or call.script.name not in LASTING:
+            return call.read(await self.connection.script(call.script, call.keys, call.args)), None
+        reply, _, confirmed = await self.connection.script_then(
+            call.script, call.keys, call.args, confirmation(self.terms, call), wait_ms=CONFIRM_MS
+        )
+        return call.read(reply), shortfall(self.terms, confirmed)
+
+    async def fetch(self, query: Query) -> Any:
+        """Run one plain read: one round trip. Raises DamagedRecord when that is not what it should be."""
+        try:
+            return query.read(await self.connection.call(*query.command))
+        except ReplyError as error:
+            if not await self._mended(error, query.command[1:2]):
+                raise damage(error, _key_of(query)) from error
+        except UNREADABLE as error:
+            raise damage(error, _key_of(query)) from error
+        return query.read(await self.connection.call(*query.command))
+
+    async def look(self, query: Query) -> Any:
+        """Run a read of something as it is shown and as it is recorded; owners that are silent count as gone.
+
+        Not yet on a server that has only just come back: every lease ran out meanwhile, whoever lives.
+        """
+        found, recorded = await self.fetch(query)
+        if recorded is not None and await self.fetch(server_uptime()) < RETURN_S:
+            return recorded
+        return found
+
+    async def fetch_of(self, session_id: str, query: Query) -> Any:
+        """Run one plain read of a session's other keys, if its record is of a form that is known: one round trip."""
+        record = self.terms.keys.of_session(session_id, "session")
+        try:
+            number, reply = await self.connection.calls([("HGET", record, "schema"), query.command])
+            check(f"session {session_id}", number)
+            return query.read(reply)
+        except (ReplyError, *UNREADABLE) as error:
+            raise damage(error, record) from error
+
+    async def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
+        """Drop what a stranger put in the place of an index, which a sweep fills again; False if it is none."""
+        indexes = (self.terms.keys.index, self.terms.keys.work_index)
+        index = next((one for one in indexes if keys and keys[0] in one), None)
+        if index is None or "WRONGTYPE" not in str(error):
+            return False
+        from maestro_state.state.calls.quarantine import INDEX, mend_index, note
+
+        noted = note(self.terms, INDEX, DamagedRecord.code, f"{error}", self.now_ms())
+        for call in (mend_index(index), noted):
+            await self.connection.script(call.script, call.keys, call.args)
+        return True
+
+    async def change(self, session_id: str, call: Call) -> Any:
+        """Run a script that changes a session, and bring the index up to date when the script says it is due."""
+        try:
+            (value, summary), missing = await self.attempt(call)
+        except (SessionNotFound, SessionExpired) as error:
+            raise await self.refused(session_id, error) from error
+        if summary:
+            await self.note(session_id, summary)
+        if missing:
+            raise missing
+        return value
+
+    async def refused(self, session_id: str, error: MaestroError) -> MaestroError:
+        """Return what to say when a session is not there, or over: whoever notices the end of its time freezes it."""
+        return error if self.explain is None else await self.explain(session_id, error)
+
+    async def note(self, session_id: str, summary: Any) -> None:
+        """Bring the index up to date, if there is a summary that says it is due."""
+        if summary:
+            # The change itself is done: with no memory left for the index it must not look as if it were not.
+            with suppress(ServerStorageError):
+                await self.run(index_session(self.terms, entry_of(session_id, summary)))
+
+    async def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
+        """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.
+
+        All are sent again when the connection breaks: each must tell its own repeat, and refuse what needs one before
+        it that was refused. The index is brought up to date once.
+        """
+        try:
+            answers = await self._run_all([*calls, then] if then else calls)
+        except (SessionNotFound, SessionExpired) as error:
+            raise await self.refused(session_id, error) from error
+        values = [value for value, _ in answers[: len(calls)]]
+        due = [summary for _, summary in answers[: len(calls)] if summary]
+        await self.note(session_id, due[-1] if due else None)
+        return values + answers[len(calls) :]
+
+    async def _run_all(self, calls: Sequence[Call]) -> list[Any]:
+        commands = [("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args) for call in calls]
+        try:
+            replies = await self.connection.calls(commands)
+        except ReplyError as error:
+            if error.kind != "NOSCRIPT":
+                raise damage(error, calls[0].keys[0]) from error
+            return [await self.run(call) for call in calls]
+        return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self.connection.close()

@@ -1,0 +1,258 @@
+"""One reader over one model: a session is read by the same calls whether the server has it or only the disk.
+
+Here is what the server has; the disk's is in a module of its own, so that a live session costs nothing of the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from maestro_state.live.server import AsyncServer
+from maestro_state.models.context import ContextItem
+from maestro_state.models.message import Event, Message
+from maestro_state.models.run import RelevantOutput, Run, SentItem, last_output
+from maestro_state.models.session import Field, Session
+from maestro_state.state.calls import checkpoints as archiving
+from maestro_state.state.calls import contents, paging
+from maestro_state.state.calls import events as event_ops
+from maestro_state.state.calls import messages as message_ops
+from maestro_state.state.calls import runs as run_ops
+from maestro_state.state.calls import sessions as session_ops
+from maestro_state.vocabulary import FROZEN
+
+Contents = tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]
+
+#: The id before every other.
+FIRST = "-"
+
+
+class AsyncSource(Protocol):
+    """What can be read of a session."""
+
+    id: str
+    archived: bool  #: True when the server does not have it any more
+
+    async def record(self) -> Session:
+        """Return the session record."""
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs, as they were at one moment."""
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+
+    async def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+
+    def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed, piece by piece."""
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+
+    def events(self, after: str = event_ops.START, *, printed: bool = True) -> AsyncIterator[Event]:
+        """Yield what happened after an id, up to now; what runs printed only if it is wanted."""
+
+
+class AsyncLive:
+    """A session the server has."""
+
+    archived = False
+
+    def __init__(self, server: AsyncServer, session_id: str) -> None:
+        """Name the session."""
+        self._server = server
+        self.id = session_id
+
+    async def moment(self, before: archiving.Before | None = None) -> archiving.Moment:
+        """Return the record and the contents as they are at one moment, read as what has changed if that is little.
+
+        What will not change any more is read whole once: so the last archive depends on nothing but the server.
+        """
+        terms, now = self._server.terms, self._server.now_ms()
+        if before is not None:
+            changed: archiving.Moment | None = await self._server.run(
+                archiving.read_changes(terms, self.id, now, before)
+            )
+            if changed is not None and changed.session.state not in FROZEN:
+                return changed
+        found: archiving.Moment = await self._server.run(archiving.read_contents(terms, self.id, now))
+        return found
+
+    async def entry(self, entry_id: str) -> Message | Event | None:
+        """Return a message or an event by its id; a piece of output as an event that tells its run and its size."""
+        keys = [self._server.terms.keys.of_session(self.id, name) for name in ("messages", "events", "outputs")]
+        found = await self._server.connection.calls([("XRANGE", key, entry_id, entry_id) for key in keys])
+        messages, events, pieces = found
+        if messages:
+            return message_ops.message_of(messages[0])
+        if events:
+            return event_ops.event_of("events", events[0])
+        for _, run_id, data in paging.read_printed(pieces):
+            return Event(entry_id, "run.output", {"run": run_id, "size": len(data)})
+        return None
+
+    async def record(self) -> Session:
+        """Return the session record."""
+        now = self._server.now_ms()
+        found: Session = await self._server.fetch(session_ops.read_session(self._server.terms, self.id, now))
+        return found
+
+    async def contents(self) -> Contents:
+        """Return record, items, runs and promoted outputs, as they are at one moment."""
+        moment = await self.moment()
+        return moment.session, moment.items, moment.runs, moment.relevant
+
+    async def items(self) -> list[ContextItem]:
+        """Return every context item, removed ones too."""
+        found: list[ContextItem] = await self._server.fetch(contents.read_items(self._server.terms, self.id))
+        return found
+
+    async def runs(self) -> list[Run]:
+        """Return every run, oldest first."""
+        query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
+        found: list[Run] = await self._server.look(query)
+        return found
+
+    async def relevant(self) -> list[RelevantOutput]:
+        """Return the promoted outputs."""
+        found: list[RelevantOutput] = await self._server.fetch(contents.read_relevant(self._server.terms, self.id))
+        return found
+
+    async def last_output(self) -> dict[str, Any] | None:
+        """Return which run's output is the last one."""
+        return last_output(await self.runs())
+
+    async def sent_context(self, run_id: str) -> list[SentItem]:
+        """Return what a run was given."""
+        found: list[SentItem] = await self._server.fetch(contents.read_sent(self._server.terms, self.id, run_id))
+        return found
+
+    async def prompt(self, run: Run) -> bytes:
+        """Return a run's prompt."""
+        return await self.blob(run.prompt_digest) if run.prompt_digest else b""
+
+    async def blob(self, digest: str) -> bytes:
+        """Return the content with a digest."""
+        found: bytes = await self._server.fetch(contents.read_blob(self._server.terms, self.id, digest))
+        return found
+
+    async def blobs(self, digests: list[str]) -> AsyncIterator[tuple[str, bytes]]:
+        """Yield contents by their digests, a megabyte at a time: some are used while the next are on their way."""
+        connection, key = self._server.connection, self._server.terms.keys.of_session(self.id, "blobs")
+        sizes = await connection.calls([("HSTRLEN", key, digest) for digest in digests])
+        batches = paging.in_batches(digests, sizes)
+        commands = iter([("HMGET", key, *batch) for batch in batches])
+        waiting = iter(batches)
+        async for found in connection.replies(next(commands, None), lambda _: next(commands, None)):
+            for digest, content in zip(next(waiting), found, strict=True):
+                yield digest, contents.read_blob(self._server.terms, self.id, digest).read(content)
+
+    async def snapshot(self, item: ContextItem) -> bytes:
+        """Return an item's content."""
+        return await self.blob(item.snapshot.digest)
+
+    async def activity(self, run_id: str) -> list[Event]:
+        """Return what a run's agent did, as events."""
+        terms = self._server.terms
+        found = await self._server.fetch(run_ops.activity_range(terms, self.id, run_id))
+        done: list[Event] = []
+        start, last = found or (None, "")
+        while start:
+            page, after = await self._server.fetch(run_ops.activity_page(terms, self.id, run_id, start, last))
+            done += page
+            start = f"({after}" if after else None
+        return done
+
+    async def output(self, run_id: str) -> AsyncIterator[bytes]:
+        """Yield what a run printed; what others printed before and after it is not read."""
+        found = await self._server.fetch(run_ops.output_range(self._server.terms, self.id, run_id))
+        if found is None:
+            return
+        async for page in self.output_pages(*found):
+            for _, printed_by, data in page:
+                if printed_by == run_id:
+                    yield data
+
+    async def output_pages(
+        self, start: str, end: str, left: int | None = None
+    ) -> AsyncIterator[list[tuple[str, str, bytes]]]:
+        """Yield the pieces that runs printed in a span of ids, page by page: id, run, bytes; at most `left` bytes."""
+        pages = paging.OutputPages(self._server.terms, self.id, (start, end), left)
+        async for reply in self._server.connection.replies(pages.command(), pages.following):
+            yield paging.read_printed(reply)
+
+    async def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
+        """Return the messages after one, or the last ones, or all."""
+        terms = self._server.terms
+        query = message_ops.messages_since(terms, self.id, since)
+        if since is None and last is not None:
+            query = message_ops.last_messages(terms, self.id, last)
+        found: list[Message] = await self._server.fetch(query)
+        return found
+
+    async def message_pages(self, start: str, end: str) -> AsyncIterator[list[Message]]:
+        """Yield the messages in a span of ids, page by page."""
+        while page := await self._server.fetch(paging.read_messages(self._server.terms, self.id, start, end)):
+            yield page
+            if len(page) < paging.PAGE:
+                return
+            start = f"({page[-1].id}"
+
+    async def event_pages(self, start: str, end: str) -> AsyncIterator[list[Event]]:
+        """Yield the stored events in a span of ids, page by page."""
+        while page := await self._server.fetch(paging.read_events(self._server.terms, self.id, start, end)):
+            yield page
+            if len(page) < paging.PAGE:
+                return
+            start = f"({page[-1].id}"
+
+    async def field(self, name: str) -> Field:
+        """Return a settable field with its revision."""
+        found: Field = await self._server.fetch(session_ops.get_field(self._server.terms, self.id, name))
+        return found
+
+    async def summary(self) -> Message | None:
+        """Return the context_summary as the message it is handed to a model as."""
+        found: Message | None = await self._server.fetch(message_ops.context_summary(self._server.terms, self.id))
+        return found
+
+    async def events(self, after: str = event_ops.START, *, printed: bool = True) -> AsyncIterator[Event]:
+        """Yield what happened after an id, up to now; what runs printed only if it is wanted."""
+        while True:
+            reply = await self._server.connection.call(*event_ops.read_after(self._server.terms, self.id, after, None))
+            page = event_ops.merge(self._server.terms, self.id, reply)
+            for event in page:
+                if printed or event.type != "run.output":
+                    yield event
+                after = event.id
+            if not page:
+                return

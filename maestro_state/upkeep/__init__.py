@@ -1,0 +1,1 @@
+"""From the server to the disk: what has to happen to sessions also when nobody asks. Blocking."""

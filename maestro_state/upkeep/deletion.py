@@ -1,0 +1,28 @@
+"""Removing a session from the server, the disk and the index, with nothing lost that was to go to the trash."""
+
+from __future__ import annotations
+
+from maestro_state._sync.server import Server
+from maestro_state.errors import Conflict
+from maestro_state.mirror.places import Places
+from maestro_state.state.calls import index, sessions
+from maestro_state.upkeep.checkpoint import Checkpoints, with_retries
+
+#: How often a session that changes is written again before its removal is given up.
+TRIES = 100
+
+
+def delete(server: Server, places: Places, session_id: str, *, is_live: bool, trash: bool) -> None:
+    """Remove a session for good; or with its archive in the trash, written to disk first."""
+    for _ in range(TRIES):
+        if trash and is_live:
+            Checkpoints(server, places).checkpoint(session_id)
+        # What was added after the flush would be lost: then it is written again.
+        if server.run(sessions.delete_session(server.terms, session_id, only_archived=trash)) != "MOVED":
+            break
+    else:
+        raise Conflict(f"session {session_id} keeps changing", hint=f"maestro session end {session_id} first")
+    server.run(index.forget_session(server.terms, session_id))
+    home = places.own
+    with_retries(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
+    places.project.index_drop(session_id)
