@@ -24,6 +24,7 @@ from maestro_state.mirror.retention import CleanupReport, clean
 from maestro_state.mirror.verify import Damage, Report, verify
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import index as index_ops
+from maestro_state.state.calls import sessions as session_ops
 from maestro_state.upkeep.checkpoint import Checkpoint, Checkpoints, with_retries
 from maestro_state.upkeep.pull import Pull, Pulled
 from maestro_state.upkeep.sweep import Recoverer, Sweep, SweepReport
@@ -144,8 +145,8 @@ class Archives:
     def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
         """Remove outputs and dry runs of sessions ended so many days ago, and old logs; 0 is every ended session.
 
-        Never anything of a session that was not ended or that the server still has, nor of an archive that another
-        program wrote, unless `foreign` is given.
+        Never anything of a session that was not ended, nor of an archive that another program wrote, unless `foreign`
+        is given. The server lets go of an ended session first, if the disk has all of it; else it is left alone.
 
         Of the two clocks, ours and the server's, the earlier one decides what is old.
         """
@@ -156,7 +157,23 @@ class Archives:
         now_ms = min(self._server.now_ms(), self._server.fetch(archiving.read_time()))
         entries = self._server.fetch(index_ops.all_sessions(terms))
         live = {entry.id for entry in entries} | self._on_server(self._places.own.ids())
-        return clean(self._places.own, live, now_ms=now_ms, days=days, dry_run=dry_run, foreign=foreign)
+        return clean(
+            self._places.own,
+            live,
+            now_ms=now_ms,
+            days=days,
+            dry_run=dry_run,
+            foreign=foreign,
+            release=self._release,
+        )
+
+    def _release(self, session_id: str) -> bool:
+        """Have the server let go of a session that the disk has all of; tell whether it has."""
+        terms = self._server.terms
+        if self._server.run(session_ops.delete_session(terms, session_id, only_archived=True)) == "MOVED":
+            return False
+        self._server.run(index_ops.forget_session(terms, session_id))
+        return True
 
     def _on_server(self, ids: set[str]) -> set[str]:
         """Return those of some ids that the server has, whatever the index says."""

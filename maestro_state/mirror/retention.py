@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -103,9 +104,19 @@ def plan(
     return Plan(outputs, dry_runs, kept, listed)
 
 
-def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool, foreign: bool = False) -> CleanupReport:
+def clean(
+    home: Home,
+    live: set[str],
+    *,
+    now_ms: int,
+    days: int,
+    dry_run: bool,
+    foreign: bool = False,
+    release: Callable[[str], bool] = lambda _: False,
+) -> CleanupReport:
     """Clean every archive of a home that the server does not have any more, and the logs. Repeatable.
 
+    `release` has the server let go of an ended session whose archive is whole, and tells whether it did.
     0 days is every ended session; with `foreign` also archives of other programs. A second one at the same time does
     nothing and says so. Raises ArchiveFailed when the disk does not take it.
     """
@@ -120,11 +131,18 @@ def clean(home: Home, live: set[str], *, now_ms: int, days: int, dry_run: bool, 
             report.busy = True
             return report
         ids = home.ids()
+        released = set[str]()
         for session_id in sorted(ids & live):
             with suppress(MaestroError):  # damaged: the server has it whole, and whoever writes it next mends it
-                if is_due(ArchivedSession(home, session_id).record(), before_ms if days else None):
+                archived = ArchivedSession(home, session_id)
+                if not is_due(archived.record(), before_ms if days else None):
+                    continue
+                is_whole = archived.is_own() and verify(home, session_id).ok
+                if is_whole and (dry_run or release(session_id)):
+                    released.add(session_id)
+                else:
                     report.on_server.append(session_id)
-        for session_id in sorted(ids - live):
+        for session_id in sorted((ids - live) | released):
             try:
                 archived = ArchivedSession(home, session_id)
                 if foreign or archived.is_own():

@@ -177,8 +177,8 @@ def test_what_cleanup_removed_is_said_by_every_view(real: Backend, project: Path
         fill.run(None, status="dry")
         fill.run(b"the last answer\n")
         library.sessions.end()
-        real.raw.delete(*library.server.terms.keys.session(session.id))
-        real.raw.delete(*library.server.terms.keys.index)
+        keys = library.server.terms.keys.session(session.id)
+    assert real.raw.exists(*keys)  # control: the server has it for its time to live
 
     def asked(*words: str) -> dict:
         done = maestro(project, *words, "--json")
@@ -187,7 +187,10 @@ def test_what_cleanup_removed_is_said_by_every_view(real: Backend, project: Path
 
     assert asked("cleanup")["removed"] == []  # control: it was ended just now
     assert asked("show", "1")["output"] == "an old answer\n"
+    assert len(asked("cleanup", "--days", "0", "--dry-run")["removed"]) == 4
+    assert real.raw.exists(*keys)
     assert len(asked("cleanup", "--days", "0")["removed"]) == 4
+    assert not real.raw.exists(*keys)
     record = asked("session", "status", session.id)["session"]
     first, dry, last = asked("runs")["runs"]
     assert first["output_ref"] == {

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -98,7 +99,7 @@ def old(project: Path):
     return Home.of_project(Project(project)), session.id
 
 
-def run_clean(home: Home, days: int = 30, now_ms: int = NOW, live: set[str] | None = None, **options: bool):
+def run_clean(home: Home, days: int = 30, now_ms: int = NOW, live: set[str] | None = None, **options: Any):
     return clean(home, live or set(), now_ms=now_ms, days=days, **{"dry_run": False} | options)
 
 
@@ -154,6 +155,18 @@ def test_a_session_the_server_has_is_left_alone(old):
     assert report.on_server == [session_id]
     assert run_clean(home, days=36_500, live={session_id}).on_server == []
     assert run_clean(home, dry_run=True).on_server == []
+
+
+def test_the_server_lets_go_of_an_ended_session_first(old):
+    """Then it is cleaned like any other; one that the server keeps after all stays as it is."""
+    home, session_id = old
+    asked: list[str] = []
+    kept = run_clean(home, live={session_id}, release=lambda one: asked.append(one) or False)
+    assert (kept.on_server, asked) == ([session_id], [session_id])
+    cleaned = run_clean(home, live={session_id}, release=lambda one: asked.append(one) or True)
+    assert cleaned.on_server == []
+    assert [path for path in cleaned.removed if "/sessions/" in path]
+    assert asked == [session_id] * 2
 
 
 def test_a_damaged_archive_is_kept_and_reported(old):

@@ -83,8 +83,8 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
     """Remove outputs and dry runs of sessions ended long ago, and old logs.
 
     Made for cron. Records, context, prompts, the last output and relevant outputs always stay. So does everything of a
-    session that was not ended or that the server still has (until its TTL is over), and everything in an archive that
-    is damaged. Nobody else cleans up unless MAESTRO_CLEANUP is on or somebody starts a scheduler.
+    session that was not ended, and everything in an archive that is damaged. Nobody else cleans
+    up unless MAESTRO_CLEANUP is on or somebody starts a scheduler.
 
     \b
     Example:

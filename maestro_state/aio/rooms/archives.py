@@ -60,8 +60,8 @@ class AsyncArchives(Room[Archives]):
     async def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
         """Remove outputs and dry runs of sessions ended so many days ago, and old logs; 0 is every ended session.
 
-        Never anything of a session that was not ended or that the server still has, nor of an archive that another
-        program wrote, unless `foreign` is given.
+        Never anything of a session that was not ended, nor of an archive that another program wrote, unless `foreign`
+        is given. The server lets go of an ended session first, if the disk has all of it; else it is left alone.
 
         Of the two clocks, ours and the server's, the earlier one decides what is old.
         """
