@@ -59,15 +59,13 @@ def _commands() -> str:
 
 
 def _settings() -> str:
-    from maestro_state.local.settings import PROJECT, RULES, TRUSTED, Settings
+    from maestro_state.local.settings import PROJECT, RULES, TRUSTED
 
     in_file = {PROJECT: "yes", TRUSTED: "trusted"}
     rows = []
     for name, rule in RULES.items():
-        # The user's is found out, so it is no attribute of the class.
-        default = getattr(Settings, name, "login name")
-        shown = default if name == "user" else "" if default is None else f"`{default}`"
-        rows.append((f"`MAESTRO_{name.upper()}`", shown, in_file.get(rule.scope, "no"), rule.meaning))
+        default = "login name" if callable(rule.default) else "" if rule.default is None else f"`{rule.default}`"
+        rows.append((f"`MAESTRO_{name.upper()}`", default, in_file.get(rule.scope, "no"), rule.meaning))
     return _table(("setting", "default", "project's file", "meaning"), rows)
 
 

@@ -9,8 +9,7 @@ files. Every command loads this first, so it is light: pydantic is imported only
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from maestro_state.errors import ConfigError
 from maestro_state.fs.private import config_home, login_name, read_user_file
@@ -43,64 +42,62 @@ class Rule(NamedTuple):
     """What a setting means and may be."""
 
     kind: str  #: number, text, address, path, word or flag
+    default: Any  #: a function finds it out
     meaning: str
     allowed: str  #: in words
     scope: str = TRUSTED
     bounds: tuple[int, int] = (0, 0)  #: of a number
     words: tuple[str, ...] = ()  #: of a word
-    pattern: str | None = None  #: of a text that is more than 1 to 128 printable characters
+    pattern: str | None = None  #: of a text that is other than 1 to 128 printable characters
 
 
-def _setting(default: Any, rule: Rule) -> Any:
-    if default is login_name:
-        return field(default_factory=login_name, metadata={"rule": rule})
-    return field(default=default, metadata={"rule": rule})
+# Typed Any, so that the table below can say of which type each setting is once it is read.
+
+
+def _setting(kind: str, default: Any, meaning: str, allowed: str, scope: str = TRUSTED, **more: Any) -> Any:
+    return Rule(kind, default, meaning, allowed, scope, **more)
 
 
 def _number(default: int, least: int, most: int, meaning: str, scope: str = TRUSTED) -> Any:
-    return _setting(default, Rule("number", meaning, f"a whole number from {least} to {most}", scope, (least, most)))
+    return Rule("number", default, meaning, f"a whole number from {least} to {most}", scope, bounds=(least, most))
 
 
 def _word(default: str, words: tuple[str, ...], meaning: str, scope: str = TRUSTED) -> Any:
-    allowed = f"{', '.join(words[:-1])} or {words[-1]}"
-    return _setting(default, Rule("word", meaning, allowed, scope, words=words))
+    return Rule("word", default, meaning, f"{', '.join(words[:-1])} or {words[-1]}", scope, words=words)
 
 
 def _text(default: Any, meaning: str, scope: str = TRUSTED) -> Any:
-    return _setting(default, Rule("text", meaning, "1 to 128 printable characters", scope))
+    return Rule("text", default, meaning, "1 to 128 printable characters", scope)
 
 
 def _path(meaning: str) -> Any:
-    return _setting(None, Rule("path", meaning, "an absolute path"))
+    return Rule("path", None, meaning, "an absolute path")
 
 
-# No repr, which would show secrets; no eq, which takes a millisecond to generate in every program.
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings:
-    """The settings of Maestro, validated; MAESTRO_<NAME> in the environment, <name> in a settings file."""
+    """The settings of Maestro, validated; MAESTRO_<NAME> in the environment, <name> in a settings file.
+
+    Plain, because a dataclass takes a millisecond to make in every program; no repr, which would show secrets.
+    """
 
     redis_url: str | None = _setting(
+        "address",
         None,
-        Rule(
-            "address",
-            "Address of the state server; without one a private server is started for the project.",
-            f"{_ENDPOINTS}, redis+cluster://",
-        ),
+        "Address of the state server; without one a private server is started for the project.",
+        f"{_ENDPOINTS}, redis+cluster://",
     )
     queue_url: str | None = _setting(
+        "address",
         None,
-        Rule(
-            "address", "Address of the queue's server, where it is not the state server (never a cluster).", _ENDPOINTS
-        ),
+        "Address of the queue's server, where it is not the state server (never a cluster).",
+        _ENDPOINTS,
     )
     namespace: str = _setting(
+        "text",
         "maestro",
-        Rule(
-            "text",
-            "First part of every key on the server.",
-            "1 to 64 letters, digits, '_', '.' or '-', a letter or digit first",
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
-        ),
+        "First part of every key on the server.",
+        "1 to 64 letters, digits, '_', '.' or '-', a letter or digit first",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
     )
     user: str = _text(login_name, "Who the changes are by; the login name unless set.")
     session: str | None = _text(None, "Session this terminal is pinned to.", TERMINAL)
@@ -109,14 +106,12 @@ class Settings:
     archive_root: str | None = _path("Folder of the archive; else the project's .maestro.")
     server_binary: str | None = _path("Redis or Valkey program to run as the private server.")
     notify: str | None = _setting(
+        "text",
         None,
-        Rule(
-            "text",
-            "Command that is told when a run ends, with --notify; a project's file never sets it.",
-            "a command line of 1 to 1024 printable characters",
-            PERSON,
-            pattern=r"^[^\x00-\x1f\x7f]{1,1024}$",
-        ),
+        "Command that is told when a run ends, with --notify; a project's file never sets it.",
+        "a command line of 1 to 1024 printable characters",
+        PERSON,
+        pattern=r"^[^\x00-\x1f\x7f]{1,1024}$",
     )
     ttl_seconds: int = _number(7 * _DAY, 1, _TEN_YEARS, "Time without activity after which a session expires.")
     idle_after_seconds: int = _number(
@@ -145,14 +140,26 @@ class Settings:
     log_level: str = _word(
         "warning", ("debug", "info", "warning", "error", "critical"), "Least severe event that is logged.", PROJECT
     )
-    debug: bool = _setting(False, Rule("flag", "Show tracebacks and keep tools' stderr.", "true or false"))
-    #: Field → "default", "env MAESTRO_X", a file's path or "command line".
-    sources: dict[str, str] = field(default_factory=dict)
+    debug: bool = _setting("flag", False, "Show tracebacks and keep tools' stderr.", "true or false")
+    #: Setting → "default", "env MAESTRO_X", a file's path or "command line".
+    sources: dict[str, str]
     #: What the project's file sets but may not before it is trusted.
-    ignored: list[str] = field(default_factory=list)
+    ignored: list[str]
+
+    def __init__(self, values: Mapping[str, Any], sources: Mapping[str, str], ignored: list[str]) -> None:
+        """Take what is set, validated; the rest is as the table says."""
+        for name, rule in RULES.items():
+            default = rule.default() if callable(rule.default) else rule.default
+            self.__dict__[name] = values.get(name, default)
+        self.__dict__["sources"] = {name: sources.get(name, DEFAULT) for name in RULES}
+        self.__dict__["ignored"] = ignored
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: what was validated stays."""
+        raise AttributeError(f"{name} is a setting and does not change")
 
 
-RULES: dict[str, Rule] = {one.name: one.metadata["rule"] for one in fields(Settings) if one.metadata}
+RULES: dict[str, Rule] = {name: rule for name, rule in vars(Settings).items() if isinstance(rule, Rule)}
 NAMES = tuple(RULES)
 VARIABLES = {PREFIX + name.upper(): name for name in NAMES}
 #: Never stored, shown masked.
@@ -205,7 +212,7 @@ def load_settings(
 
     result = resolve(given)
     remember(given, result)
-    return _record(result)
+    return Settings(*result)
 
 
 def describe(settings: Settings) -> list[dict[str, Any]]:
@@ -276,7 +283,7 @@ def _complete(known: Resolved, given: Given) -> Settings | None:
         }
     except ValueError:
         return None
-    return _record(known._replace(values=known.values | fresh))
+    return Settings(known.values | fresh, known.sources, known.ignored)
 
 
 def _raw(name: str, source: str, given: Given) -> object:
@@ -287,11 +294,6 @@ def _raw(name: str, source: str, given: Given) -> object:
     from tomllib import loads
 
     return next(loads(file.content.decode())[name] for file in given.files if file.path == source)
-
-
-def _record(result: Resolved) -> Settings:
-    sources = {name: result.sources.get(name, DEFAULT) for name in NAMES}
-    return Settings(**result.values, sources=sources, ignored=result.ignored)
 
 
 def _shown(name: str, value: Any) -> Any:

@@ -85,7 +85,7 @@ def _type(name: str, rule: Rule) -> Any:
     return Annotated[str, AfterValidator(partial(check, name))]
 
 
-_DEFAULTS = {name: getattr(Settings(), name) for name in NAMES}
+_DEFAULTS = {name: getattr(Settings({}, {}, []), name) for name in NAMES}
 _TYPES = {name: _type(name, rule) for name, rule in RULES.items()}
 _FIELDS: dict[str, Any] = {
     name: (_TYPES[name] | None if default is None else _TYPES[name], default) for name, default in _DEFAULTS.items()

@@ -59,8 +59,14 @@ def refusal(place, overrides=None, **env):
 def test_what_validates_is_made_from_the_table():
     """The validating model has the record's settings and defaults."""
     declared = {n: f.get_default(call_default_factory=True) for n, f in MaestroSettings.model_fields.items()}
-    assert {name: getattr(Settings(), name) for name in NAMES} == declared
-    assert set(vars(Settings())) - set(NAMES) == {"sources", "ignored"}
+    assert {name: getattr(Settings({}, {}, []), name) for name in NAMES} == declared
+    assert set(vars(Settings({}, {}, []))) - set(NAMES) == {"sources", "ignored"}
+
+
+def test_settings_do_not_change(place):
+    """What was validated cannot be set to something else."""
+    with pytest.raises(AttributeError, match="workers is a setting"):
+        place.load().workers = 3
 
 
 def test_every_setting_is_described_and_bounded():
@@ -118,7 +124,7 @@ def test_what_is_called_at_the_end_of_a_run_is_a_persons_own(place):
 
 
 def _default(name: str) -> object:
-    return getattr(Settings(), name)
+    return getattr(Settings({}, {}, []), name)
 
 
 def test_nothing_configured_gives_the_documented_defaults(place):
