@@ -1,6 +1,6 @@
 """Which files of which project the user has vouched for, by the digest of their content.
 
-A project's files may come from a stranger's repository, so what names a program, an endpoint or a folder
+A project's files may come from an untrusted repository, so what names a program, an endpoint or a folder
 outside the project counts only while the content is byte for byte what the user trusted. The record is the
 user's own, outside every project.
 """
