@@ -39,7 +39,7 @@ class Rule(GitIgnoreSpecPattern):
         if regex is not None:
             regex = _STAR.sub(r"(?>[^/]*?\1)", _WHOLE.get(regex, regex))
             regex = _FOLDERS.sub(lambda found: f"(?>{_SHORTEST[found[1]]}{found[2]}(?=/))", regex)
-            regex = _SET.sub(_inside_a_part, regex)
+            regex = f"(?s:{_SET.sub(_inside_a_part, regex)})"  # a name may hold a line end
         return regex, include
 
     def fits(self, path: str) -> bool:
@@ -54,7 +54,7 @@ def _inside_a_part(found: re.Match[str]) -> str:
 
 def parse_rules(text: str) -> list[Rule]:
     """Read a `.gitignore`, in its order."""
-    return [rule for line in text.splitlines() if (rule := _rule(line)) is not None]
+    return [rule for line in text.split("\n") if (rule := _rule(line)) is not None]
 
 
 def _rule(line: str) -> Rule | None:

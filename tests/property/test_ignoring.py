@@ -17,7 +17,7 @@ from maestro_state.context import listing
 from maestro_state.context.patterns import Glob, is_ignored, parse_rules
 from maestro_state.context.reading import Tree
 
-NAMES = st.sampled_from(["a", "b", "ab", "a.b", "x.log", "build", ".hidden", "a b", "c"])
+NAMES = st.sampled_from(["a", "b", "ab", "a.b", "x.log", "build", ".hidden", "a b", "c", "a\nb"])
 PIECES = st.sampled_from(
     [
         "a",
@@ -61,6 +61,7 @@ TREE = st.lists(st.lists(NAMES, min_size=1, max_size=4).map("/".join), min_size=
 @example(["a/b"], "a/**", "")
 @example(["a/b/c"], "/**/c/", "")
 @example(["a/b", "ab"], "a[!x]b", "")
+@example(["a\nb/x.log", "a\nb/c"], "*.log\n**/c", "")
 @example(["a/b", "ab"], "[z-a]\na\\\n[a", "")
 def test_we_list_what_git_lists(paths: list[str], root_rules: str, folder_rules: str):
     """For any files and rules, the walk without git finds exactly the files git lists."""
