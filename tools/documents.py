@@ -59,14 +59,13 @@ def _commands() -> str:
 
 
 def _settings() -> str:
-    from maestro_state.local.settings import MaestroSettings
+    from maestro_state.local.settings import PROJECT, RULES, TRUSTED
 
+    in_file = {PROJECT: "yes", TRUSTED: "trusted"}
     rows = []
-    for name, field in MaestroSettings.model_fields.items():
-        default = "login name" if field.default_factory else "" if field.default is None else f"`{field.default}`"
-        marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        in_file = "no" if marks.get("env_only") else "yes" if marks.get("project") else "trusted"
-        rows.append((f"`MAESTRO_{name.upper()}`", default, in_file, field.description or ""))
+    for name, rule in RULES.items():
+        default = "login name" if callable(rule.default) else "" if rule.default is None else f"`{rule.default}`"
+        rows.append((f"`MAESTRO_{name.upper()}`", default, in_file.get(rule.scope, "no"), rule.meaning))
     return _table(("setting", "default", "project's file", "meaning"), rows)
 
 

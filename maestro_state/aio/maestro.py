@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from maestro_state.live.messages import AsyncMessages
     from maestro_state.live.queue import AsyncQueue
     from maestro_state.local.project import Project
-    from maestro_state.local.settings_cache import Settings
+    from maestro_state.local.settings import Settings
     from maestro_state.mirror.places import Places
     from maestro_state.models.usage import UsageReport
     from maestro_state.net.url import Address

@@ -10,7 +10,7 @@ from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidTransition, NoTool
 from maestro_state.local.checkouts import home_of
 from maestro_state.local.project import Project
-from maestro_state.local.settings_cache import Settings
+from maestro_state.local.settings import Settings
 from maestro_state.models.run import OPEN, Run, ToolOptions
 from maestro_state.models.session import Session
 from maestro_state.state.calls import runs as ops

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidValue
-from maestro_state.local.settings_cache import Settings
+from maestro_state.local.settings import Settings
 from maestro_state.models.run import SentItem
 from maestro_state.models.session import Session
 from maestro_state.state.calls import messages as message_ops

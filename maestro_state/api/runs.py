@@ -17,7 +17,7 @@ from maestro_state.api.parts import PartList, Parts
 from maestro_state.errors import ContextChanged, InvalidTransition, MaestroError, SessionExpired, SessionNotFound
 from maestro_state.local.handover import Handover, Holder, hand_over, leave
 from maestro_state.local.project import Project
-from maestro_state.local.settings_cache import Settings
+from maestro_state.local.settings import Settings
 from maestro_state.models.run import Run, SentItem, ToolOptions
 from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import runs as ops

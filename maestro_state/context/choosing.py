@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from maestro_state.context.listing import list_folder
-from maestro_state.context.patterns import glob_matches, has_magic, split_pattern
 from maestro_state.context.reading import Place, Tree, check_file
 from maestro_state.errors import ContentTooLarge, InvalidValue, PathNotFound, PathRefused
 from maestro_state.models.context import Skipped
@@ -37,6 +36,10 @@ def looks_like_path(text: str) -> bool:
     if text.startswith(("./", "../", "/", "~/")):
         return "\n" not in text
     return bool(text) and not re.search(r"\s", text) and ("/" in text or _EXTENSION.fullmatch(text) is not None)
+
+
+def _has_magic(text: str) -> bool:
+    return any(char in text for char in "*?[")
 
 
 def choose(
@@ -72,7 +75,7 @@ class _Choosing:
         is_path = must_be_file or looks_like_path(argument)
         if "\0" not in argument and os.path.lexists(os.path.join(self._folder, argument)):
             self._take_path(argument)
-        elif is_path and has_magic(argument) and "\0" not in argument:
+        elif is_path and _has_magic(argument) and "\0" not in argument:
             self._take_glob(argument)
         elif is_path:
             raise PathNotFound(f"there is no file {argument[:200]}", hint="--text if it is a text")
@@ -91,15 +94,16 @@ class _Choosing:
         self._add_all(list_folder(self._tree, place.real), argument)
 
     def _take_glob(self, argument: str) -> None:
+        from maestro_state.context.patterns import Glob
+
         names = argument.split("/")
-        at = next(index for index, name in enumerate(names) if has_magic(name))
+        at = next(index for index, name in enumerate(names) if _has_magic(name))
         base, pattern = "/".join(names[:at]) or ("/" if argument.startswith("/") else "."), names[at:]
         if not os.path.isdir(os.path.join(self._folder, base)):
             raise PathNotFound(f"nothing fits {argument[:200]}", hint="--text if it is a text")
         place = self._tree.place(self._folder, base, follow=False)
-        parts, skip = split_pattern("/".join(pattern)), 0 if place.real == "." else len(place.real.split("/"))
-        paths = list_folder(self._tree, place.real)
-        self._add_all([path for path in paths if glob_matches(parts, pattern, path.split("/")[skip:])], argument)
+        glob, above = Glob("/".join(pattern)), 0 if place.real == "." else len(place.real) + 1
+        self._add_all([path for path in list_folder(self._tree, place.real) if glob.fits(path[above:])], argument)
 
     def _add_all(self, paths: list[str], argument: str) -> None:
         """Add what a folder or glob led to, as far as it can be added."""

@@ -1,4 +1,4 @@
-"""Which files a folder holds: what git would list, or the same by our own reading of `.gitignore` where git is not."""
+"""Which files a folder holds: what git would list, or the same by reading `.gitignore` where git is not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from maestro_state.context.patterns import Rule, is_ignored, parse_rules
 from maestro_state.context.reading import OWN_FOLDERS, PRIVATE, Place, Tree
 from maestro_state.errors import MaestroError, PathRefused, WorkFailed
+
+if TYPE_CHECKING:
+    from maestro_state.context.patterns import Rule  # its library is not needed where git lists
 
 _REFUSED = (*PRIVATE, "..", ".", "")
 
@@ -69,14 +72,13 @@ def _may_be_in_work_tree(folder: str) -> bool:
 
 
 def _by_walking(tree: Tree, folder: str) -> Iterator[str]:
-    stack: list[tuple[int, list[Rule]]] = []
     names: list[str] = [] if folder == "." else folder.split("/")
-    for depth in range(len(names) + 1):
-        stack.append((depth, _rules(tree, names[:depth])))
-    yield from _walk(tree, names, stack)
+    yield from _walk(tree, names, [(depth, _rules(tree, names[:depth])) for depth in range(len(names) + 1)])
 
 
 def _walk(tree: Tree, names: list[str], stack: list[tuple[int, list[Rule]]]) -> Iterator[str]:
+    from maestro_state.context.patterns import is_ignored
+
     if len(names) > _DEPTH_MAX:
         raise PathRefused(f"{'/'.join(names[:5])}/… is more than {_DEPTH_MAX} folders deep")
     try:
@@ -96,6 +98,8 @@ def _walk(tree: Tree, names: list[str], stack: list[tuple[int, list[Rule]]]) -> 
 
 
 def _rules(tree: Tree, names: list[str]) -> list[Rule]:
+    from maestro_state.context.patterns import parse_rules
+
     path = "/".join([*names, ".gitignore"])
     place = Place(path, path, is_outside=False)
     try:

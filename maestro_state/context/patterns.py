@@ -1,83 +1,70 @@
-"""Patterns over paths: `.gitignore` rules and globs. Pure; matching is done part by part, so no pattern is slow."""
+"""Patterns over paths, by pathspec: `.gitignore` rules, and globs as a shell has them. Pure.
+
+A rule may come from an untrusted repository, so none may be slow: pathspec's expressions are made atomic, which leaves
+nothing to try again. Costs an import: only for folders and globs.
+"""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
-from fnmatch import translate
-from functools import lru_cache
-from typing import NamedTuple
 
-#: A pattern between slashes; None stands for `**`.
-Part = re.Pattern[str] | None
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+#: `/**` at the end: whatever is inside, which is any name at any depth.
+_INSIDE = re.compile(r"/\*\*(/?)\s*\Z")
+
+#: What pathspec makes of `*` and `*/`, which are to fit a whole path like all others.
+_WHOLE = {".": ".+", "(?P<ps_d>/)": ".+/"}
+
+#: A star with another behind it in the same part of a path, and what is between the two.
+_STAR = re.compile(r"\[\^/\]\*((?:\[\^/\](?!\*)|[^/])*?)(?=\[\^/\]\*)")
+
+#: `**` with another behind it, and what is between the two.
+_FOLDERS = re.compile(r"(\^\(\?:\.\+/\)\?|\(\?:/\.\+\)\?)(.*?)(?=\(\?:/\.\+\)\?)")
+_SHORTEST = {"^(?:.+/)?": "^(?:.+?/)??", "(?:/.+)?": "(?:/.+?)??"}
+
+#: A set of characters, or one that is escaped.
+_SET = re.compile(r"\\.|\[\^?\]?[^\]]*\]")
 
 
-class Rule(NamedTuple):
-    """One line of a `.gitignore`."""
+class Rule(GitIgnoreSpecPattern):
+    """One line of a `.gitignore`, for whole paths (a folder's with / at its end); `include` is to ignore what fits."""
 
-    parts: tuple[Part, ...]
-    includes: bool  #: starts with !: takes back what a rule before it excluded
-    only_folders: bool
+    @classmethod
+    def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]
+        """Translate a line. The first place where a piece fits is as good as any later one, so it is kept."""
+        regex, include = super().pattern_to_regex(_INSIDE.sub(r"/**/*\1", pattern))
+        if regex is not None:
+            regex = _STAR.sub(r"(?>[^/]*?\1)", _WHOLE.get(regex, regex))
+            regex = _FOLDERS.sub(lambda found: f"(?>{_SHORTEST[found[1]]}{found[2]}(?=/))", regex)
+            regex = f"(?s:{_SET.sub(_inside_a_part, regex)})"  # a name may hold a line end
+        return regex, include
+
+    def fits(self, path: str) -> bool:
+        """Tell whether just this path fits, not whether a folder above it does."""
+        return self.regex is not None and self.regex.fullmatch(path) is not None
+
+
+def _inside_a_part(found: re.Match[str]) -> str:
+    """Keep a set of characters from fitting the slash between two parts, as git does."""
+    return found[0] if found[0].startswith("\\") or found[0] == "[^/]" else f"(?!/){found[0]}"
 
 
 def parse_rules(text: str) -> list[Rule]:
     """Read a `.gitignore`, in its order."""
-    rules = []
-    for line in text.splitlines():
-        if (rule := _rule(line)) is not None:
-            rules.append(rule)
-    return rules
+    return [rule for line in text.split("\n") if (rule := _rule(line)) is not None]
 
 
 def _rule(line: str) -> Rule | None:
-    line = re.sub(r"(?<!\\) +\Z", "", line.rstrip("\r\n"))
-    if not line or line.startswith("#"):
+    """Compile a line; None for one that is not valid, which git passes over too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # about [[ in a pattern, which is somebody else's
+            return Rule(line)
+    except (ValueError, re.error):
         return None
-    includes = line.startswith("!")
-    line = line.removeprefix("!")
-    only_folders = line.endswith("/")
-    line = line.rstrip("/") if only_folders else line
-    if not line:
-        return None
-    # A slash anywhere but at the end ties the pattern to its folder; without one it fits at any depth.
-    tied = "/" in line
-    parts = split_pattern(line.removeprefix("/"))
-    return Rule(parts if tied else (None, *parts), includes, only_folders)
-
-
-def split_pattern(pattern: str) -> tuple[Part, ...]:
-    """Turn a pattern into its parts."""
-    parts: list[Part] = []
-    for text in pattern.split("/"):
-        if text != "**":
-            parts.append(_compile(text))
-        elif not parts or parts[-1] is not None:
-            parts.append(None)
-    return tuple(parts)
-
-
-@lru_cache(maxsize=4096)
-def _compile(text: str) -> re.Pattern[str]:
-    # fnmatch has no backslash: an escaped character becomes a class of one. Git also writes [^x] for [!x].
-    text = re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] not in "]^!\\" else found[1], text)
-    return re.compile(translate(text.replace("[^", "[!")))
-
-
-def matches(parts: Sequence[Part], names: Sequence[str]) -> bool:
-    """Tell whether a pattern fits a whole path. `**` is any number of folders; at the end, whatever is inside."""
-    # Row by row over the pattern: reachable[i] says that the parts so far can stand for the first i names.
-    reachable = [True] + [False] * len(names)
-    for at, part in enumerate(parts):
-        row = [False] * (len(names) + 1)
-        if part is None:
-            least = 1 if at == len(parts) - 1 and at > 0 else 0
-            for end in range(least, len(names) + 1):
-                row[end] = reachable[end - least] or (end > 0 and row[end - 1])
-        else:
-            for end in range(1, len(names) + 1):
-                row[end] = reachable[end - 1] and part.match(names[end - 1]) is not None
-        reachable = row
-    return reachable[-1]
 
 
 def is_ignored(stack: Sequence[tuple[int, Sequence[Rule]]], names: Sequence[str], *, is_folder: bool) -> bool:
@@ -86,21 +73,24 @@ def is_ignored(stack: Sequence[tuple[int, Sequence[Rule]]], names: Sequence[str]
     `stack` holds, from the outermost folder on, how many parts of the path a file's folder takes, and its rules.
     """
     for depth, rules in reversed(stack):
-        below = names[depth:]
+        below = "/".join(names[depth:]) + ("/" if is_folder else "")
         for rule in reversed(rules):
-            if (is_folder or not rule.only_folders) and matches(rule.parts, below):
-                return not rule.includes
+            if rule.fits(below):
+                return bool(rule.include)
     return False
 
 
-def has_magic(text: str) -> bool:
-    """Tell whether a text can be a glob."""
-    return any(char in text for char in "*?[")
+class Glob:
+    """A glob as a shell has it: a name that starts with a dot must be asked for. `**` is any number of folders."""
 
+    def __init__(self, pattern: str) -> None:
+        """Compile it."""
+        # Below a folder of its own, or a single name would fit at any depth.
+        self._rule = _rule(f"top/{pattern}")
+        self._takes_hidden = any(name.startswith(".") for name in pattern.split("/"))
 
-def glob_matches(parts: Sequence[Part], pattern_names: Sequence[str], names: Sequence[str]) -> bool:
-    """Tell whether a glob fits, as a shell would: a name that starts with a dot must be asked for."""
-    if not matches(parts, names):
-        return False
-    asked = {text[0] for text in pattern_names if text.startswith(".")}
-    return bool(asked) or not any(name.startswith(".") for name in names)
+    def fits(self, path: str) -> bool:
+        """Tell whether a whole path fits."""
+        if self._rule is None or not self._rule.fits(f"top/{path}"):
+            return False
+        return self._takes_hidden or not any(name.startswith(".") for name in path.split("/"))

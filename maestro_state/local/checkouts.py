@@ -73,7 +73,7 @@ def home_of(checkout: str) -> str:
 def main_of(folder: str) -> str | None:
     """Return the main checkout of the repository that a folder is a linked worktree of; None when it is none.
 
-    Both sides have to say so: a folder that came from a stranger may name any repository, but no repository of ours
+    Both sides have to say so: an untrusted folder may name any repository, but no repository of ours
     names that folder.
     """
     link = os.path.join(folder, ".git")

@@ -1,22 +1,22 @@
-"""Logging for programs: readable on a terminal, JSON lines elsewhere, and never a secret.
+"""Logging: readable on a terminal, JSON lines elsewhere, and never a secret.
 
-Library code takes `get_logger(NAME)` and says what happened; only a program calls `configure_logs`. Nothing
-heavy is imported before an event is really written. Redaction is the last step before rendering, for what
-other libraries (RQ, redis) log as well, so that no way of logging goes round it.
+Library code takes `get_logger(NAME)` and says what happened, to the standard `logging`; only a program calls
+`configure_logs`, which has structlog render all of it, other libraries' (RQ, redis) too. Redaction is the last step
+before rendering, so that no way of logging goes round it. structlog is imported when the first event is written.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator, MutableMapping
-
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 _MASK = "***"
 #: Deeper than anything worth logging; what is below is shown as one masked piece.
@@ -38,115 +38,78 @@ _TERMINAL_CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 #: Line ends among them: one event must not look like two.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
-_bound: ContextVar[dict[str, Any] | None] = ContextVar("maestro_log_values", default=None)
+_bound: ContextVar[dict[str, Any]] = ContextVar("maestro_log_values")
 
 
-class _Program:
-    """How this process logs; a library's process has none and leaves it to `logging`."""
+class _Event:
+    """What was said, as any handler of `logging` may show it: masked."""
 
-    def __init__(self, threshold: int, stream: TextIO) -> None:
-        self.threshold = threshold
-        self.stream = stream
-        self._logger: Any = None
+    def __init__(self, name: str, values: dict[str, Any]) -> None:
+        self.name, self.values = name, {**_bound.get({}), **values}
 
-    def write(self, level: str, name: str, event: str, values: dict[str, Any]) -> None:
-        if LEVELS[level] < self.threshold:
-            return
-        if self._logger is None:
-            self._logger = _build(self.stream)
-        # A value of the call counts before a bound one of the same name.
-        values = {**(_bound.get() or {}), "logger": name, **values}
-        # Whoever read this may be gone (a closed terminal, a full disk); the work goes on.
-        with suppress(OSError):
-            getattr(self._logger, level)(event, **values)
+    def __str__(self) -> str:
+        return " ".join([redact_text(self.name), *(f"{key}={value!r}" for key, value in redact(self.values).items())])
 
 
-_program: _Program | None = None
+class Logger:
+    """Say what happened: `log.info("run_started", tool="echo")`. A value of the call counts before a bound one."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        """Name the part of the program that speaks."""
+        self._name = name
+
+    def _log(self, level: int, event: str, /, **values: Any) -> None:
+        import logging
+
+        logger = logging.getLogger(self._name)
+        if logger.isEnabledFor(level):
+            logger.log(level, _Event(event, values))
+
+    # The numbers are those of `logging`, which only commands that log pay for.
+    debug = partialmethod(_log, 10)
+    info = partialmethod(_log, 20)
+    warning = partialmethod(_log, 30)
+    error = partialmethod(_log, 40)
 
 
-def configure_logs(level: str, *, stream: TextIO | None = None, route_stdlib: bool = True) -> None:
-    """Set up this program's logging; repeatable, the last call counts.
-
-    `route_stdlib=False` saves importing `logging` in a program that uses no library which logs.
-    """
-    global _program  # one process, one way of logging
-    _program = _Program(LEVELS[level], stream or sys.stderr)
-    if route_stdlib:
-        _route_stdlib(LEVELS[level])
-
-
-def bind(**values: Any) -> None:
-    """Add ids (`session_id`, `run_id`) to every event of this thread or task from here on."""
-    _bound.set({**(_bound.get() or {}), **values})
+def get_logger(name: str) -> Logger:
+    """Return a logger that imports nothing before its first event."""
+    return Logger(name)
 
 
 @contextmanager
 def bound(**values: Any) -> Iterator[None]:
-    """Add ids to every event inside the block only."""
-    token = _bound.set({**(_bound.get() or {}), **values})
+    """Add ids (`session`, `run`) to every event inside the block."""
+    token = _bound.set({**_bound.get({}), **values})
     try:
         yield
     finally:
         _bound.reset(token)
 
 
-class Logger:
-    """Say what happened: `log.info("run_started", tool="echo")`. Costs nothing until it is written."""
+def configure_logs(level: str, *, stream: TextIO | None = None) -> None:
+    """Set up this program's logging; repeatable, the last call counts."""
+    import logging
 
-    __slots__ = ("_name", "_values")
+    class Handler(logging.StreamHandler[TextIO]):
+        def format(self, record: logging.LogRecord) -> str:
+            if self.formatter is None:
+                self.formatter = _formatter(self.stream)
+            return self.formatter.format(record)
 
-    def __init__(self, name: str, values: dict[str, Any] | None = None) -> None:
-        """Name the part of the program that speaks, and what it always adds."""
-        self._name, self._values = name, values or {}
+        def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the name is logging's
+            # Whoever read this may be gone (a closed terminal, a full disk); the work goes on.
+            if not isinstance(sys.exception(), OSError):
+                super().handleError(record)
 
-    def bind(self, **values: Any) -> Logger:
-        """Return a logger that adds these values to each of its events."""
-        return Logger(self._name, {**self._values, **values})
-
-    def debug(self, event: str, **values: Any) -> None:
-        """Log a detail for whoever looks for a fault."""
-        self._log("debug", event, values)
-
-    def info(self, event: str, **values: Any) -> None:
-        """Log something that went as it should."""
-        self._log("info", event, values)
-
-    def warning(self, event: str, **values: Any) -> None:
-        """Log something that was put right, or will be."""
-        self._log("warning", event, values)
-
-    def error(self, event: str, **values: Any) -> None:
-        """Log something that failed."""
-        self._log("error", event, values)
-
-    def critical(self, event: str, **values: Any) -> None:
-        """Log something that ends the program."""
-        self._log("critical", event, values)
-
-    def exception(self, event: str, **values: Any) -> None:
-        """Log a failure with the traceback of the exception being handled."""
-        self._log("error", event, {"exc_info": True, **values})
-
-    def _log(self, level: str, event: str, values: dict[str, Any]) -> None:
-        values = {**self._values, **values}
-        if _program is not None:
-            _program.write(level, self._name, event, values)
-            return
-        import logging
-
-        failed = values.pop("exc_info", None)
-        shown = redact({**(_bound.get() or {}), **values})
-        text = " ".join([redact_text(event), *(f"{key}={value!r}" for key, value in shown.items())])
-        if failed:
-            import traceback
-
-            text = f"{text}\n{_redact_lines(traceback.format_exc())}"
-        logging.getLogger(self._name).log(LEVELS[level], "%s", text)
-
-
-def get_logger(name: str) -> Logger:
-    """Return a logger that imports nothing before its first event is written."""
-    return Logger(name)
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if handler.name != "maestro"]
+    handler = Handler(stream or sys.stderr)
+    handler.name = "maestro"
+    root.addHandler(handler)
+    root.setLevel(level.upper())
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
@@ -187,16 +150,22 @@ def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
     traceback = event.pop("exception", None)
     masked: dict[str, Any] = redact(dict(event))
     if traceback is not None:
-        masked["exception"] = _redact_lines(traceback)
+        masked["exception"] = "\n".join(redact_text(line) for line in traceback.split("\n"))
     return masked
 
 
-def _redact_lines(text: str) -> str:
-    return "\n".join(redact_text(line) for line in text.split("\n"))
+def _unpack(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add what a record of `logging` knows; a level between two of its own counts as the lower."""
+    import logging
+
+    record: logging.LogRecord = event["_record"]
+    level = logging.getLevelName(min(max(record.levelno, 10), 50) // 10 * 10).lower()
+    said = record.msg if isinstance(record.msg, _Event) else _Event(event["event"], {})
+    return {**event, "logger": record.name, "level": level, **said.values, "event": said.name}
 
 
-def _build(stream: TextIO) -> Any:
-    """Build the one chain all events go through."""
+def _formatter(stream: TextIO) -> logging.Formatter:
+    """Build the one chain that all events go through."""
     import structlog
 
     render: Any
@@ -209,38 +178,13 @@ def _build(stream: TextIO) -> Any:
         )
     else:
         render = structlog.processors.JSONRenderer(sort_keys=True)
-    return structlog.wrap_logger(
-        structlog.WriteLogger(stream),
+    return structlog.stdlib.ProcessorFormatter(
         processors=[
-            structlog.processors.add_log_level,
+            _unpack,
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _redact_event,
             render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(0),
-        cache_logger_on_first_use=False,
-    ).bind()
-
-
-def _route_stdlib(threshold: int) -> None:
-    """Send what other libraries log through the same chain."""
-    import logging
-
-    class Routed(logging.Handler):
-        """Hand a record over as an event."""
-
-        maestro = True
-
-        def emit(self, record: logging.LogRecord) -> None:
-            if _program is None:
-                return
-            level = next((name for name in reversed(LEVELS) if LEVELS[name] <= record.levelno), "debug")
-            values = {"exc_info": record.exc_info} if record.exc_info else {}
-            _program.write(level, record.name, record.getMessage(), values)
-
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if getattr(handler, "maestro", False)]:
-        root.removeHandler(handler)
-    root.addHandler(Routed())
-    root.setLevel(threshold)
+        ]
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maestro_state.local.project import Project
-from maestro_state.local.settings_cache import Settings, load_settings
+from maestro_state.local.settings import Settings, load_settings
 from maestro_state.net.url import Address, parse_url
 from maestro_state.state.calls.terms import Terms, unwritten_ms
 from maestro_state.state.keys import Keyspace

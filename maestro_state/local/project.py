@@ -129,7 +129,7 @@ class Project:
         self.sessions(create=True).close()
 
     def check_begun(self) -> None:
-        """Raise NoProject where there is nothing to look at: looking makes nothing."""
+        """Raise NoProject where there is nothing to read: reading makes nothing."""
         if not is_begun(self._root):
             raise NoProject(self._root)
 
@@ -144,8 +144,7 @@ class Project:
 
     def sessions(self, *, create: bool = False) -> Folder:
         """Open `.maestro/sessions/`; FileNotFoundError when there is none and it shall not be made."""
-        with self.maestro(create=create) as folder:
-            return folder.child("sessions", create=create)
+        return self.folder("sessions", create=create)
 
     def active(self) -> str | None:
         """Return the id of the session this checkout is on."""
@@ -179,9 +178,10 @@ class Project:
         """Read `index.json`; an empty list when there is none."""
         try:
             with self.sessions() as folder:
-                return _rows(folder)
+                found = _read_index(folder)
         except FileNotFoundError:
             return []
+        return found.sessions if found else []
 
     def index_put(self, row: IndexRow) -> None:
         """Add or replace a session's row; two terminals doing so at once lose nothing."""
@@ -284,11 +284,6 @@ def _open_maestro(root: str, *, create: bool) -> Folder:
     if create:
         _ignore(folder)
     return folder
-
-
-def _rows(folder: Folder) -> list[IndexRow]:
-    found = _read_index(folder)
-    return found.sessions if found else []
 
 
 def _read_index(folder: Folder) -> _IndexFile | None:

@@ -1,313 +1,304 @@
-"""Every setting: its meaning, bounds and default, and how the sources add up.
+"""Every setting, once: default, bounds, meaning and who may set it; and how a program gets its own.
 
-Importing this costs what pydantic costs. Programs call `settings_cache.load_settings`, which comes here only
-when it has not seen the same settings before. Nothing else reads MAESTRO_* variables or settings files.
+The table below is the record that programs use. All else is made from it: what pydantic validates (`settings_model`),
+`maestro config`, the documentation's table, the names of variables. Nothing else reads MAESTRO_* variables or settings
+files. Every command loads this first, so it is light: pydantic is imported only for settings that were not seen before
+(`settings_cache`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping  # pydantic may look at annotations
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic.config import JsonDict  # as above
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from maestro_state.errors import ConfigError
-from maestro_state.fs.private import login_name, read_user_file
-from maestro_state.local.settings_cache import COMMAND_LINE, DEFAULT, PREFIX, check
+from maestro_state.fs.private import config_home, login_name, read_user_file
 from maestro_state.local.trust import SETTINGS_FILE, read_with_trust
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "MAESTRO_"
+DEFAULT = "default"
+COMMAND_LINE = "command line"
+
+# Who may set something, beside the command line and the environment.
+#: Any file, also that of a project that nobody has trusted yet: only for what decides neither what is kept, nor under
+#: whose name, nor which program, folder or server is used.
+PROJECT = "project"
+#: The user's own file, and that of a trusted project.
+TRUSTED = "trusted"
+#: The user's own file.
+PERSON = "person"
+#: No file: it belongs to one terminal.
+TERMINAL = "terminal"
 
 _DAY = 86_400
 _TEN_YEARS = 3650 * _DAY
-
-
-def _no_truth_values(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a whole number")
-    return value
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
-
-def _on_or_off(value: object) -> object:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return _lower(value)
-
-
-def _absolute(value: str) -> str:
-    # A relative one would mean another folder in each terminal.
-    if not os.path.isabs(value) or "\0" in value:
-        raise ValueError("must be an absolute path")
-    return value
-
-
-_Number = Annotated[int, BeforeValidator(_no_truth_values)]
-_Path = Annotated[str, AfterValidator(_absolute)]
-_Switch = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
-_Level = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)]
-
-
-def _checked(name: str) -> AfterValidator:
-    return AfterValidator(lambda value: check(name, value))
-
-
 _ENDPOINTS = "redis://, rediss://, unix://, redis+sentinel://"
-_SECRET: JsonDict = {"secret": True, "allowed": _ENDPOINTS}
-_PATH: JsonDict = {"allowed": "an absolute path"}
-_ENV_ONLY: JsonDict = {"env_only": True, "allowed": "1 to 128 printable characters"}
-#: A project's file may set it before anybody has trusted that file. Only for what decides neither what is kept, nor
-#: under whose name, nor which program, folder or server is used; whatever does not say so needs trust.
-_PROJECT: JsonDict = {"project": True}
 
 
-class MaestroSettings(BaseSettings):
-    """The settings of Maestro; MAESTRO_<NAME> in the environment, <name> in a settings file."""
+class Rule(NamedTuple):
+    """What a setting means and may be."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", hide_input_in_errors=True
-    )
+    kind: str  #: number, text, address, path, word or flag
+    default: Any  #: a function finds it out
+    meaning: str
+    allowed: str  #: in words
+    scope: str = TRUSTED
+    bounds: tuple[int, int] = (0, 0)  #: of a number
+    words: tuple[str, ...] = ()  #: of a word
+    pattern: str | None = None  #: of a text that is other than 1 to 128 printable characters
 
-    redis_url: Annotated[str, _checked("redis_url")] | None = Field(
+
+# Typed Any, so that the table below can say of which type each setting is once it is read.
+
+
+def _setting(kind: str, default: Any, meaning: str, allowed: str, scope: str = TRUSTED, **more: Any) -> Any:
+    return Rule(kind, default, meaning, allowed, scope, **more)
+
+
+def _number(default: int, least: int, most: int, meaning: str, scope: str = TRUSTED) -> Any:
+    return Rule("number", default, meaning, f"a whole number from {least} to {most}", scope, bounds=(least, most))
+
+
+def _word(default: str, words: tuple[str, ...], meaning: str, scope: str = TRUSTED) -> Any:
+    return Rule("word", default, meaning, f"{', '.join(words[:-1])} or {words[-1]}", scope, words=words)
+
+
+def _text(default: Any, meaning: str, scope: str = TRUSTED) -> Any:
+    return Rule("text", default, meaning, "1 to 128 printable characters", scope)
+
+
+def _path(meaning: str) -> Any:
+    return Rule("path", None, meaning, "an absolute path")
+
+
+class Settings:
+    """The settings of Maestro, validated; MAESTRO_<NAME> in the environment, <name> in a settings file.
+
+    Plain, because a dataclass takes a millisecond to make in every program; no repr, which would show secrets.
+    """
+
+    redis_url: str | None = _setting(
+        "address",
         None,
-        description="Address of the state server; without one a private server is started for the project.",
-        repr=False,
-        json_schema_extra=_SECRET | {"allowed": f"{_ENDPOINTS}, redis+cluster://"},
+        "Address of the state server; without one a private server is started for the project.",
+        f"{_ENDPOINTS}, redis+cluster://",
     )
-    queue_url: Annotated[str, _checked("queue_url")] | None = Field(
+    queue_url: str | None = _setting(
+        "address",
         None,
-        description="Address of the queue's server, where it is not the state server (never a cluster).",
-        repr=False,
-        json_schema_extra=_SECRET,
+        "Address of the queue's server, where it is not the state server (never a cluster).",
+        _ENDPOINTS,
     )
-    namespace: str = Field(
+    namespace: str = _setting(
+        "text",
         "maestro",
+        "First part of every key on the server.",
+        "1 to 64 letters, digits, '_', '.' or '-', a letter or digit first",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
-        description="First part of every key on the server.",
-        json_schema_extra={"allowed": "1 to 64 letters, digits, '_', '.' or '-', a letter or digit first"},
     )
-    user: Annotated[str, _checked("user")] = Field(
-        default_factory=login_name,
-        description="Who the changes are by; the login name unless set.",
-        json_schema_extra={"allowed": "1 to 128 printable characters"},
-    )
-    session: Annotated[str, _checked("session")] | None = Field(
-        None, description="Session this terminal is pinned to.", json_schema_extra=_ENV_ONLY
-    )
-    cookie: Annotated[str, _checked("cookie")] | None = Field(
-        None, description="Work session that runs leave their breadcrumbs in.", json_schema_extra=_ENV_ONLY
-    )
-    tool: Annotated[str, _checked("tool")] | None = Field(
-        None, description="Tool that runs asked for in this terminal use.", json_schema_extra=_ENV_ONLY
-    )
-    archive_root: _Path | None = Field(
-        None, description="Folder of the archive; else the project's .maestro.", json_schema_extra=_PATH
-    )
-    server_binary: _Path | None = Field(
-        None, description="Redis or Valkey program to run as the private server.", json_schema_extra=_PATH
-    )
-    notify: str | None = Field(
+    user: str = _text(login_name, "Who the changes are by; the login name unless set.")
+    session: str | None = _text(None, "Session this terminal is pinned to.", TERMINAL)
+    cookie: str | None = _text(None, "Work session that runs leave their breadcrumbs in.", TERMINAL)
+    tool: str | None = _text(None, "Tool that runs asked for in this terminal use.", TERMINAL)
+    archive_root: str | None = _path("Folder of the archive; else the project's .maestro.")
+    server_binary: str | None = _path("Redis or Valkey program to run as the private server.")
+    notify: str | None = _setting(
+        "text",
         None,
+        "Command that is told when a run ends, with --notify; a project's file never sets it.",
+        "a command line of 1 to 1024 printable characters",
+        PERSON,
         pattern=r"^[^\x00-\x1f\x7f]{1,1024}$",
-        description="Command that is told when a run ends, with --notify; a project's file never sets it.",
-        json_schema_extra={"user_only": True, "allowed": "a command line of 1 to 1024 printable characters"},
     )
-    ttl_seconds: _Number = Field(
-        7 * _DAY, ge=1, le=_TEN_YEARS, description="Time without activity after which a session expires."
+    ttl_seconds: int = _number(7 * _DAY, 1, _TEN_YEARS, "Time without activity after which a session expires.")
+    idle_after_seconds: int = _number(
+        900, 1, _TEN_YEARS, "Time without activity after which a session counts as idle.", PROJECT
     )
-    idle_after_seconds: _Number = Field(
-        900,
-        ge=1,
-        le=_TEN_YEARS,
-        description="Time without activity after which a session counts as idle.",
-        json_schema_extra=_PROJECT,
+    checkpoint_seconds: int = _number(60, 1, _DAY, "Longest time a change of a live session stays unwritten to disk.")
+    dirty_grace_seconds: int = _number(
+        30 * _DAY, 0, _TEN_YEARS, "How much longer the server keeps what is not on disk."
     )
-    checkpoint_seconds: _Number = Field(
-        60, ge=1, le=_DAY, description="Longest time a change of a live session stays unwritten to disk."
+    run_timeout_seconds: int = _number(3600, 1, 30 * _DAY, "Longest time a run may take.", PROJECT)
+    workers: int = _number(8, 1, 256, "Runs that the embedded stack carries out at once, at most.", PROJECT)
+    stop_grace_seconds: int = _number(60, 0, _DAY, "Time that a worker told to stop gives the run under way to end.")
+    stack_idle_seconds: int = _number(
+        1800, 1, 365 * _DAY, "Time without use after which the private server stops.", PROJECT
     )
-    dirty_grace_seconds: _Number = Field(
-        30 * _DAY,
-        ge=0,
-        le=_TEN_YEARS,
-        description="How much longer the server keeps what is not on disk.",
-    )
-    run_timeout_seconds: _Number = Field(
-        3600, ge=1, le=30 * _DAY, description="Longest time a run may take.", json_schema_extra=_PROJECT
-    )
-    workers: _Number = Field(
-        8,
-        ge=1,
-        le=256,
-        description="Runs that the embedded stack carries out at once, at most.",
-        json_schema_extra=_PROJECT,
-    )
-    stop_grace_seconds: _Number = Field(
-        60, ge=0, le=_DAY, description="Time that a worker told to stop gives the run under way to end."
-    )
-    stack_idle_seconds: _Number = Field(
-        1800,
-        ge=1,
-        le=365 * _DAY,
-        description="Time without use after which the private server stops.",
-        json_schema_extra=_PROJECT,
-    )
-    retention_days: _Number = Field(
-        30, ge=0, le=36_500, description="Days after a session's end at which cleanup removes its old outputs."
-    )
-    cleanup: _Switch = Field(
+    retention_days: int = _number(30, 0, 36_500, "Days after a session's end at which cleanup removes its old outputs.")
+    cleanup: str = _word(
         "off",
-        description="Whether a project's own stack cleans up daily; a scheduler that somebody starts always does.",
-        json_schema_extra={"allowed": "on or off"},
+        ("on", "off"),
+        "Whether a project's own stack cleans up daily; a scheduler that somebody starts always does.",
     )
-    max_blob_bytes: _Number = Field(
-        16 << 20, ge=1, le=512 << 20, description="Largest single item of context; a server stores 512 MiB."
+    max_blob_bytes: int = _number(16 << 20, 1, 512 << 20, "Largest single item of context; a server stores 512 MiB.")
+    max_output_bytes: int = _number(256 << 20, 1, 16 << 30, "Largest output of a run.")
+    history_bytes: int = _number(16_384, 0, 16 << 20, "Most of the conversation that a run is handed; 0 is none of it.")
+    wait_replicas: int = _number(0, 0, 16, "Replicas that must have a write before it counts as done.")
+    log_level: str = _word(
+        "warning", ("debug", "info", "warning", "error", "critical"), "Least severe event that is logged.", PROJECT
     )
-    max_output_bytes: _Number = Field(256 << 20, ge=1, le=16 << 30, description="Largest output of a run.")
-    history_bytes: _Number = Field(
-        16_384, ge=0, le=16 << 20, description="Most of the conversation that a run is handed; 0 is none of it."
-    )
-    wait_replicas: _Number = Field(
-        0, ge=0, le=16, description="Replicas that must have a write before it counts as done."
-    )
-    log_level: _Level = Field(
-        "warning",
-        description="Least severe event that is logged.",
-        json_schema_extra=_PROJECT | {"allowed": "debug, info, warning, error or critical"},
-    )
-    debug: bool = Field(
-        False,
-        description="Show tracebacks and keep tools' stderr.",
-        json_schema_extra={"allowed": "true or false"},
-    )
+    debug: bool = _setting("flag", False, "Show tracebacks and keep tools' stderr.", "true or false")
+    #: Setting → "default", "env MAESTRO_X", a file's path or "command line".
+    sources: dict[str, str]
+    #: What the project's file sets but may not before it is trusted.
+    ignored: list[str]
+
+    def __init__(self, values: Mapping[str, Any], sources: Mapping[str, str], ignored: list[str]) -> None:
+        """Take what is set, validated; the rest is as the table says."""
+        for name, rule in RULES.items():
+            default = rule.default() if callable(rule.default) else rule.default
+            self.__dict__[name] = values.get(name, default)
+        self.__dict__["sources"] = {name: sources.get(name, DEFAULT) for name in RULES}
+        self.__dict__["ignored"] = ignored
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: what was validated stays."""
+        raise AttributeError(f"{name} is a setting and does not change")
+
+
+RULES: dict[str, Rule] = {name: rule for name, rule in vars(Settings).items() if isinstance(rule, Rule)}
+NAMES = tuple(RULES)
+VARIABLES = {PREFIX + name.upper(): name for name in NAMES}
+#: Never stored, shown masked.
+SECRETS = frozenset(name for name in NAMES if RULES[name].kind == "address")
+#: Not cached: each is read again where it came from, and `check` is all the validation it has.
+FRESH = SECRETS.union(name for name in NAMES if RULES[name].scope == TERMINAL)
+
+
+class SettingsFile(NamedTuple):
+    """A settings file as it was at one moment: what is validated is exactly what was judged."""
+
+    path: str
+    content: bytes
+    scope: str  #: PROJECT, TRUSTED or PERSON: what it may set
+
+
+class Given(NamedTuple):
+    """All that settings are made from."""
+
+    root: str | None
+    files: list[SettingsFile]  #: the user's last, which counts before the project's
+    env: Mapping[str, str]
+    overrides: Mapping[str, Any]
 
 
 class Resolved(NamedTuple):
-    """Validated values, where each came from, what was left out, and the digest of each file read."""
+    """Validated values, where each came from, and what an untrusted file may not set."""
 
     values: dict[str, Any]
     sources: dict[str, str]
     ignored: list[str]
-    digests: dict[str, str]
 
 
-def resolve(
-    project_root: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any], user_file: str | None
-) -> Resolved:
-    """Read the sources, of which the first wins: command line, environment, user's file, project's, default.
+def load_settings(
+    project_root: str | os.PathLike[str] | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> Settings:
+    """Gather, validate and return all settings; an override of None counts as not given.
 
-    Raises ConfigError.
+    Raises ConfigError: one line that names the setting, its source and what is allowed.
     """
-    digests: dict[str, str] = {}
-    found: dict[str, tuple[Any, str]] = {}
-    ignored: list[str] = []
-    if project_root is not None:
-        ignored = _add_project_file(project_root, env, found, digests)
-    content = None if user_file is None else _read_user_file(user_file)
-    if user_file is not None and content is not None:
-        found.update(_read_table(user_file, content, digests))
-    for name in MaestroSettings.model_fields:
-        variable = PREFIX + name.upper()
-        if env.get(variable):
-            found[name] = (env[variable], f"env {variable}")
-    for name, value in overrides.items():
-        _refuse_unknown(name, COMMAND_LINE)
-        # A caller's Path is as good as its text, which is what a setting holds.
-        found[name] = (os.fspath(value) if isinstance(value, Path) else value, COMMAND_LINE)
-    sources = {name: found[name][1] if name in found else DEFAULT for name in MaestroSettings.model_fields}
-    return Resolved(_validate(found), sources, ignored, digests)
+    root = None if project_root is None else os.path.abspath(project_root)
+    chosen = {name: value for name, value in (overrides or {}).items() if value is not None}
+    given = Given(root, _read_files(root, env), env, chosen)
+    known = _recall(given)
+    settings = None if known is None else _complete(known, given)
+    if settings is not None:
+        return settings
+    from maestro_state.local.settings_cache import remember
+    from maestro_state.local.settings_model import resolve
+
+    result = resolve(given)
+    remember(given, result)
+    return Settings(*result)
 
 
-def _validate(found: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
-    # Every field is passed, so that nothing is left to look up in this process's own environment.
-    fields = MaestroSettings.model_fields
-    complete = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
-    complete.update({name: value for name, (value, _) in found.items()})
+def describe(settings: Settings) -> list[dict[str, Any]]:
+    """List every setting with its value and source, fit to be shown: secrets are masked."""
+    return [
+        {"name": name, "value": _shown(name, getattr(settings, name)), "source": settings.sources[name]}
+        for name in NAMES
+    ]
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """List the MAESTRO_* variables that set nothing: most often a typing mistake."""
+    return sorted(name for name in env if name.startswith(PREFIX) and name not in VARIABLES)
+
+
+def check(name: str, value: object) -> str:
+    """Return a text or address in its final form, without pydantic's help; raise ValueError with the reason."""
+    if not isinstance(value, str):
+        raise ValueError("must be text")
+    if name not in SECRETS:
+        if not value.isprintable() or not 0 < len(value) <= 128:
+            raise ValueError("must be 1 to 128 printable characters")
+        return value
+    from maestro_state.net.url import parse_url
+
     try:
-        return MaestroSettings(**complete).model_dump()
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        name = str(first["loc"][0])
-        value, source = found[name]
-        if _mark(name, "secret"):
-            problem = first["msg"].removeprefix("Value error, ")
-        else:
-            problem = f"{_excerpt(value)} is not valid; allowed: {_allowed(name)}"
-        # Not chained: what pydantic says may hold the value.
-        raise ConfigError(
-            f"{name} ({source}): {problem}", hint="maestro config shows where each setting comes from"
-        ) from None
+        address = parse_url(value)
+    except ConfigError as error:
+        raise ValueError(f"{error}; {error.hint}" if error.hint else str(error)) from None
+    if name == "queue_url" and address.scheme == "redis+cluster":
+        raise ValueError("the queue does not run on a cluster; use redis://, rediss://, unix:// or redis+sentinel://")
+    return value.strip()
 
 
-def _add_project_file(
-    project_root: Path, env: Mapping[str, str], found: dict[str, tuple[Any, str]], digests: dict[str, str]
-) -> list[str]:
-    """Take from the project's file what it may say, and return the names of what it may not before it is trusted."""
-    file = read_with_trust(project_root, SETTINGS_FILE, env)
-    if file is None:
-        return []
-    table = _read_table(os.path.join(os.path.abspath(project_root), SETTINGS_FILE), file.content, digests)
-    ignored = sorted(name for name in table if _mark(name, "user_only") or not (file.trusted or _mark(name, "project")))
-    found.update({name: entry for name, entry in table.items() if name not in ignored})
-    return ignored
-
-
-def _read_user_file(path: str) -> bytes | None:
+def _read_files(root: str | None, env: Mapping[str, str]) -> list[SettingsFile]:
+    files = []
+    project = None if root is None else read_with_trust(root, SETTINGS_FILE, env)
+    if root is not None and project is not None:
+        scope = TRUSTED if project.trusted else PROJECT
+        files.append(SettingsFile(os.path.join(root, SETTINGS_FILE), project.content, scope))
+    home = config_home(env)
+    path = None if home is None else os.path.join(home, "maestro", "settings.toml")
     try:
-        return read_user_file(path)
+        content = None if path is None else read_user_file(path)
     except OSError as error:
-        reason = f"{path} cannot be read: {error.strerror}"
-        raise ConfigError(reason, hint="it must be a readable file") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="it must be a readable file") from error
+    if path is not None and content is not None:
+        files.append(SettingsFile(path, content, PERSON))
+    return files
 
 
-def _read_table(path: str, content: bytes, digests: dict[str, str]) -> dict[str, tuple[Any, str]]:
-    """Return the file's settings as name → (value, path)."""
-    import tomllib
-    from hashlib import sha256
+def _recall(given: Given) -> Resolved | None:
+    """Return what needs no validation, FRESH settings aside."""
+    sources = {name: f"env {variable}" for variable, name in VARIABLES.items() if given.env.get(variable)}
+    sources |= dict.fromkeys(given.overrides, COMMAND_LINE)
+    if not given.files and FRESH.issuperset(sources):
+        return Resolved({}, sources, [])
+    from maestro_state.local.settings_cache import recall
 
+    return recall(given)
+
+
+def _complete(known: Resolved, given: Given) -> Settings | None:
+    """Add what is always read afresh; None when that is not valid (the validating side explains it best)."""
     try:
-        table = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "not UTF-8, or too deep"
-        # Not chained: the parser's error may hold the whole text.
-        raise ConfigError(f"{path} is not valid TOML: {reason}", hint="one NAME = VALUE per line") from None
-    for name in table:
-        _refuse_unknown(name, path)
-        if _mark(name, "env_only"):
-            raise ConfigError(
-                f"{name} ({path}): a file cannot set it, it belongs to one terminal",
-                hint=f"set {PREFIX}{name.upper()} there",
-            )
-    digests[path] = sha256(content).hexdigest()
-    return {name: (value, path) for name, value in table.items()}
+        fresh = {
+            name: check(name, _raw(name, known.sources[name], given)) for name in FRESH.intersection(known.sources)
+        }
+    except ValueError:
+        return None
+    return Settings(known.values | fresh, known.sources, known.ignored)
 
 
-def _refuse_unknown(name: str, source: str) -> None:
-    if name in MaestroSettings.model_fields:
-        return
-    from difflib import get_close_matches
+def _raw(name: str, source: str, given: Given) -> object:
+    if source == COMMAND_LINE:
+        return given.overrides[name]
+    if source.startswith("env "):
+        return given.env[source.removeprefix("env ")]
+    from tomllib import loads
 
-    near = get_close_matches(name, MaestroSettings.model_fields, n=1)
-    hint = f"did you mean {near[0]}?" if near else "maestro config lists the settings"
-    raise ConfigError(f"{_excerpt(name)} ({source}): there is no such setting", hint=hint)
-
-
-def _mark(name: str, mark: str) -> Any:
-    extra = MaestroSettings.model_fields[name].json_schema_extra
-    return extra.get(mark) if isinstance(extra, dict) else None
+    return next(loads(file.content.decode())[name] for file in given.files if file.path == source)
 
 
-def _allowed(name: str) -> str:
-    bounds = {type(part).__name__: part for part in MaestroSettings.model_fields[name].metadata}
-    if "Ge" in bounds and "Le" in bounds:
-        return f"a whole number from {bounds['Ge'].ge} to {bounds['Le'].le}"
-    return str(_mark(name, "allowed"))
+def _shown(name: str, value: Any) -> Any:
+    if name not in SECRETS or value is None:
+        return value
+    from maestro_state.net.url import masked
 
-
-def _excerpt(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    return masked(value)

@@ -33,7 +33,7 @@ class StackStopped(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stack:
-    """The embedded server; a server of somebody else's is looked at, never stopped."""
+    """The embedded server; a server of somebody else's is asked about, never stopped."""
 
     def __init__(self, root: Path, redis_url: str | None, namespace: str = "maestro") -> None:
         """Take the project's root, and the address of the other server if one is set."""

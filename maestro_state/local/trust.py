@@ -1,6 +1,6 @@
 """Which files of which project the user has vouched for, by the digest of their content.
 
-A project's files may come from a stranger's repository, so what names a program, an endpoint or a folder
+A project's files may come from an untrusted repository, so what names a program, an endpoint or a folder
 outside the project counts only while the content is byte for byte what the user trusted. The record is the
 user's own, outside every project.
 """
@@ -22,7 +22,6 @@ from maestro_state.fs.private import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 #: The project files that trust speaks of, relative to the project root.
 SETTINGS_FILE = ".maestro/config/settings.toml"
@@ -33,6 +32,7 @@ _RECORD = "trust.json"
 _LOCK = "trust.json.lock"
 _FORMAT = 1
 
+Root = str | os.PathLike[str]
 Record = dict[str, dict[str, str]]
 
 
@@ -43,7 +43,7 @@ class ProjectFile(NamedTuple):
     trusted: bool
 
 
-def trust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]:
+def trust(project_root: Root, env: Mapping[str, str] | None = None) -> list[str]:
     """Vouch for the project's files as they are now and return which there are.
 
     Repeatable. Raises ConfigError when a file cannot be read safely or the record cannot be written.
@@ -60,19 +60,19 @@ def trust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]
     return list(digests)
 
 
-def keep_trust(project_root: Path, relative_file: str, content: bytes, env: Mapping[str, str] | None = None) -> None:
+def keep_trust(project_root: Root, relative_file: str, content: bytes, env: Mapping[str, str] | None = None) -> None:
     """Go on trusting a file that Maestro itself is about to rewrite; only for one that was trusted until now."""
     with _changing(env) as record:
         record.setdefault(_name(project_root), {})[relative_file] = _digest(content)
 
 
-def untrust(project_root: Path, env: Mapping[str, str] | None = None) -> list[str]:
+def untrust(project_root: Root, env: Mapping[str, str] | None = None) -> list[str]:
     """Forget that the project's files were trusted and return which had been. Repeatable."""
     with _changing(env) as record:
         return list(record.pop(_name(project_root), {}))
 
 
-def read_with_trust(project_root: Path, relative_file: str, env: Mapping[str, str] | None = None) -> ProjectFile | None:
+def read_with_trust(project_root: Root, relative_file: str, env: Mapping[str, str] | None = None) -> ProjectFile | None:
     """Read a project file once and judge just those bytes; None when there is no such file."""
     content = _read(project_root, relative_file)
     if content is None:
@@ -81,13 +81,7 @@ def read_with_trust(project_root: Path, relative_file: str, env: Mapping[str, st
     return ProjectFile(content, known is not None and known == _digest(content))
 
 
-def record_path(env: Mapping[str, str]) -> str | None:
-    """Return where the record of trusted files is kept, or None for a user without a home."""
-    home = config_home(env)
-    return None if home is None else os.path.join(home, "maestro", _RECORD)
-
-
-def _name(project_root: Path) -> str:
+def _name(project_root: Root) -> str:
     # Resolved: the same project reached through a link is the same project.
     return os.path.realpath(project_root)
 
@@ -98,7 +92,7 @@ def _digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _read(project_root: Path, relative: str) -> bytes | None:
+def _read(project_root: Root, relative: str) -> bytes | None:
     try:
         return read_project_file(os.fspath(project_root), relative)
     except OSError as error:

@@ -12,7 +12,7 @@ from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.errors import DamagedRecord, MaestroError, NewerFormat, NoProject, ServerUnavailable
 from maestro_state.local.project import IndexRow, Project
-from maestro_state.local.settings_cache import Settings, unknown_variables
+from maestro_state.local.settings import Settings, unknown_variables
 from maestro_state.net import connect, is_forbidden, masked, parse_url
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import health as ops

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from maestro_cli.main import COMMANDS
 
-from maestro_state.local.settings_cache import VARIABLES
+from maestro_state.local.settings import VARIABLES
 from tests.support import compose, image
 
 ROOT = compose.FILE.parent

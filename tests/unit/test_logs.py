@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro_state.local import logs
-from maestro_state.local.logs import bind, bound, configure_logs, get_logger, redact, redact_text
+from maestro_state.local.logs import bound, configure_logs, get_logger, redact, redact_text
 
 SECRET = "hunter2hunter2"
 
@@ -32,14 +31,11 @@ class Gone(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _own_logging(monkeypatch):
+def _own_logging():
     """Leave the process's logging as it was."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    monkeypatch.setattr(logs, "_program", None)
-    token = logs._bound.set(None)
     yield
-    logs._bound.reset(token)
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -88,11 +84,11 @@ def test_events_below_the_level_are_not_written(stream):
 
 def test_bound_ids_are_in_every_event(stream):
     """Session and run ids once bound are in each event, other libraries' too, and end with their block."""
-    bind(session_id="fix--abc123")
-    with bound(run_id="run-0001"):
-        get_logger("x").info("inside")
-        logging.getLogger("rq.worker").info("theirs")
-    get_logger("x").info("outside")
+    with bound(session_id="fix--abc123"):
+        with bound(run_id="run-0001"):
+            get_logger("x").info("inside")
+            logging.getLogger("rq.worker").info("theirs")
+        get_logger("x").info("outside")
     inside, theirs, outside = events(stream)
     assert (inside["session_id"], inside["run_id"]) == ("fix--abc123", "run-0001")
     assert (theirs["session_id"], theirs["run_id"]) == ("fix--abc123", "run-0001")
@@ -100,12 +96,12 @@ def test_bound_ids_are_in_every_event(stream):
     assert "run_id" not in outside
 
 
-def test_logger_keeps_its_own_values(stream):
-    """A logger's own values are in its events, and the call's win over bound ones."""
-    bind(session_id="a")
-    get_logger("x").bind(worker="w1").info("e", session_id="b")
+def test_a_value_of_the_call_counts_before_a_bound_one(stream):
+    """What the call says wins over what was bound, and names that `logging` uses itself are values like others."""
+    with bound(session_id="a"):
+        get_logger("x").info("e", session_id="b", name="n", process=3, level_of="x")
     (event,) = events(stream)
-    assert (event["worker"], event["session_id"]) == ("w1", "b")
+    assert (event["session_id"], event["name"], event["process"]) == ("b", "n", 3)
 
 
 def test_other_libraries_share_the_renderer(stream):
@@ -166,17 +162,15 @@ def test_secrets_are_masked_wherever_they_are(values, kind):
 
 
 def test_secrets_are_masked_in_the_event_and_in_tracebacks(stream):
-    """Neither the event's text nor an exception's message shows a password, ours or another library's."""
+    """Neither the event's text nor an exception's message shows a password."""
     get_logger("x").info(f"connecting to redis://:{SECRET}@host")
     try:
         raise ValueError(f"redis://:{SECRET}@host")
     except ValueError:
-        get_logger("x").exception("failed")
         logging.getLogger("rq").exception("failed")
-    said, ours, theirs = events(stream)
+    said, theirs = events(stream)
     assert said["event"] == "connecting to redis://***@host"
-    for event in (ours, theirs):
-        assert event["exception"].splitlines()[-1] == "ValueError: redis://***@host"
+    assert theirs["exception"].splitlines()[-1] == "ValueError: redis://***@host"
     assert SECRET not in stream.getvalue()
 
 
@@ -228,23 +222,20 @@ def test_reader_that_went_away_does_not_stop_the_work():
 def test_library_without_a_program_leaves_it_to_logging(caplog):
     """Used as a library, events go to the standard loggers, masked all the same."""
     with caplog.at_level("INFO"):
-        try:
-            raise ValueError(f"redis://:{SECRET}@host")
-        except ValueError:
-            get_logger("maestro_state.x").exception("failed", password=SECRET)
+        get_logger("maestro_state.x").error("failed", password=SECRET, reason=f"redis://:{SECRET}@host")
     assert SECRET not in caplog.text
-    assert "failed password='***'" in caplog.text
-    assert "ValueError: redis://***@host" in caplog.text
+    assert "failed password='***' reason='redis://***@host'" in caplog.text
 
 
 def test_nothing_heavy_is_imported_before_an_event_is_written():
-    """Importing, configuring, binding and a dropped event import no structlog; a written one does."""
+    """Importing imports no logging; configuring, binding and a dropped event no structlog; a written one does."""
     program = (
         "import sys; from maestro_state.local import logs\n"
-        "logs.configure_logs('warning', route_stdlib=False); logs.bind(session_id='a')\n"
-        "logs.get_logger('x').info('dropped')\n"
-        "print('structlog' in sys.modules, 'logging' in sys.modules)\n"
-        "logs.get_logger('x').warning('written')\n"
+        "log = logs.get_logger('x'); print('logging' in sys.modules)\n"
+        "logs.configure_logs('warning')\n"
+        "with logs.bound(session='a'): log.info('dropped')\n"
+        "print('structlog' in sys.modules)\n"
+        "log.warning('written')\n"
         "print('structlog' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

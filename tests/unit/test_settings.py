@@ -8,18 +8,20 @@ import os
 import pytest
 
 from maestro_state.errors import ConfigError
-from maestro_state.local.settings import MaestroSettings
-from maestro_state.local.settings_cache import (
-    ENV_ONLY,
+from maestro_state.local.settings import (
     NAMES,
+    PREFIX,
+    RULES,
     SECRETS,
-    USER_ONLY,
+    TERMINAL,
     Settings,
     describe,
     load_settings,
     unknown_variables,
 )
+from maestro_state.local.settings_model import MaestroSettings
 from maestro_state.local.trust import trust
+from maestro_state.vocabulary import OWN_SECRETS
 
 
 class Place:
@@ -54,26 +56,27 @@ def refusal(place, overrides=None, **env):
     return text
 
 
-def mark(name, what):
-    return bool((MaestroSettings.model_fields[name].json_schema_extra or {}).get(what))
-
-
-def test_light_record_agrees_with_the_declaration():
-    """The light record has the declaration's fields, defaults, secrets and terminal-only marks."""
-    assert tuple(MaestroSettings.model_fields) == NAMES
+def test_what_validates_is_made_from_the_table():
+    """The validating model has the record's settings and defaults."""
     declared = {n: f.get_default(call_default_factory=True) for n, f in MaestroSettings.model_fields.items()}
-    assert {name: getattr(Settings(), name) for name in NAMES} == declared
-    assert {name for name in NAMES if mark(name, "secret")} == SECRETS
-    assert {name for name in NAMES if mark(name, "env_only")} == ENV_ONLY
-    assert {name for name in NAMES if mark(name, "user_only")} == USER_ONLY
+    assert {name: getattr(Settings({}, {}, []), name) for name in NAMES} == declared
+    assert set(vars(Settings({}, {}, []))) - set(NAMES) == {"sources", "ignored"}
+
+
+def test_settings_do_not_change(place):
+    """What was validated cannot be set to something else."""
+    with pytest.raises(AttributeError, match="workers is a setting"):
+        place.load().workers = 3
 
 
 def test_every_setting_is_described_and_bounded():
-    """Each setting has a description, and either bounds or a text of what is allowed."""
-    for name, field in MaestroSettings.model_fields.items():
-        assert field.description, name
-        bounded = {"Ge", "Le"} <= {type(part).__name__ for part in field.metadata}
-        assert bounded or mark(name, "allowed"), name
+    """Each setting has a meaning, and a text of what is allowed."""
+    assert {name for name in NAMES if not (RULES[name].meaning and RULES[name].allowed)} == set()
+
+
+def test_secrets_are_the_addresses_that_no_tool_sees():
+    """The table's secrets are just the variables that are kept from tools."""
+    assert {PREFIX + name.upper() for name in SECRETS} == OWN_SECRETS
 
 
 #: All that an untrusted project's file may set, with a value that is not the default.
@@ -86,7 +89,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - ENV_ONLY))
+@pytest.mark.parametrize("name", [name for name in NAMES if RULES[name].scope != TERMINAL])
 def test_an_untrusted_file_decides_nothing_about_what_is_kept_or_run(place, name):
     """Of every setting there is, only those of the list count before the file is trusted; a new one is not there."""
     value = ALLOWED.get(name, "1")
@@ -121,7 +124,7 @@ def test_what_is_called_at_the_end_of_a_run_is_a_persons_own(place):
 
 
 def _default(name: str) -> object:
-    return MaestroSettings.model_fields[name].get_default(call_default_factory=True)
+    return getattr(Settings({}, {}, []), name)
 
 
 def test_nothing_configured_gives_the_documented_defaults(place):

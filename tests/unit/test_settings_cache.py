@@ -9,11 +9,9 @@ import sys
 import pytest
 
 from maestro_state.errors import ConfigError
-from maestro_state.local import settings as declared
-from maestro_state.local import settings_cache
-from maestro_state.local.settings_cache import load_settings
+from maestro_state.local import settings_model
+from maestro_state.local.settings import load_settings
 from maestro_state.local.trust import trust, untrust
-from tests.support.waiting import wait_until
 
 
 class Place:
@@ -28,13 +26,13 @@ class Place:
         self.user_file = self.home / ".config/maestro/settings.toml"
         self.project_file = self.root / ".maestro/config/settings.toml"
         self.validated = 0
-        resolve = declared.resolve
+        resolve = settings_model.resolve
 
         def counted(*arguments):
             self.validated += 1
             return resolve(*arguments)
 
-        monkeypatch.setattr(declared, "resolve", counted)
+        monkeypatch.setattr(settings_model, "resolve", counted)
 
     def write(self, path, text):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,8 +47,8 @@ class Place:
         return self.validated == before
 
     def warm_up(self, overrides=None, **env):
-        """Load until the result is cached: a file changed a moment ago is not yet believed."""
-        wait_until(lambda: self.is_warm(overrides, **env), "the cache never became warm")
+        self.load(overrides, **env)
+        assert self.is_warm(overrides, **env)
 
     def stored(self):
         return b"".join(path.read_bytes() for path in self.cache.iterdir())
@@ -82,7 +80,7 @@ def test_warm_load_imports_nothing_heavy(place, variables):
     """A program whose settings are known does not import pydantic, and one whose are not does."""
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from maestro_state.local.settings_cache import load_settings, describe\n"
+        "from maestro_state.local.settings import load_settings, describe\n"
         "describe(load_settings(Path(sys.argv[1]), os.environ, {}))\n"
         "heavy = ('pydantic', 'pydantic_settings', 'structlog', 'redis', 'asyncio')\n"
         "print(*[name for name in heavy if name in sys.modules])"
@@ -131,17 +129,6 @@ def test_changed_file_is_seen(place, which):
     assert place.load().workers == 8
 
 
-def test_file_changed_a_moment_ago_is_not_believed(place, monkeypatch):
-    """A result from a file that might change again under the same timestamp is not kept."""
-    monkeypatch.setattr(settings_cache, "_SETTLED_NS", 10**15)
-    place.write(place.user_file, "ttl_seconds = 5")
-    place.load()
-    assert not place.is_warm()
-    monkeypatch.setattr(settings_cache, "_SETTLED_NS", -(10**15))
-    place.load()
-    assert place.is_warm()
-
-
 def test_given_and_revoked_trust_is_seen(place):
     """Trust given or taken back counts at the next load."""
     place.write(place.project_file, 'redis_url = "redis://team"\nworkers = 5')
@@ -176,14 +163,8 @@ def test_secrets_are_read_again_and_checked_again(place):
         place.load(MAESTRO_TTL_SECONDS="5", MAESTRO_REDIS_URL="http://h")
 
 
-def test_swapped_trusted_file_cannot_use_the_cache(place, monkeypatch):
-    """Even a swap that no timestamp shows does not bring an address in that was never trusted."""
-    there = [1] * 5
-
-    def version(path):
-        return there if path and os.path.exists(path) else None
-
-    monkeypatch.setattr(settings_cache, "_version", version)
+def test_swapped_trusted_file_cannot_use_the_cache(place):
+    """A swap does not bring an address in that was never trusted."""
     place.write(place.project_file, 'redis_url = "redis://good"')
     trust(place.root, place.env)
     place.warm_up()

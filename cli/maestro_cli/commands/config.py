@@ -18,7 +18,7 @@ def config(app: App, as_json: bool) -> None:
       maestro config --json
     """
     from maestro_cli import output
-    from maestro_state.local.settings_cache import USER_ONLY, describe
+    from maestro_state.local.settings import PERSON, RULES, describe
 
     settings = app.maestro.settings
     rows = describe(settings)
@@ -31,7 +31,7 @@ def config(app: App, as_json: bool) -> None:
         flexible=2,
     )
     for name in settings.ignored:
-        why = "it is a person's own" if name in USER_ONLY else "until you run: maestro trust"
+        why = "it is a person's own" if RULES[name].scope == PERSON else "until you run: maestro trust"
         output.note(f"{name} in the project's settings file is ignored, {why}")
 
 

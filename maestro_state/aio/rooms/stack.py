@@ -10,7 +10,7 @@ from maestro_state.local.stack import Stack, StackStatus, StackStopped
 
 
 class AsyncStack(Room[Stack]):
-    """The embedded server; a server of somebody else's is looked at, never stopped."""
+    """The embedded server; a server of somebody else's is asked about, never stopped."""
 
     async def status(self) -> StackStatus:
         """Tell whether the embedded server runs, and where."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from maestro_state.local.embedded.supervision import stop_supervisor
 from maestro_state.local.embedded.wire import Answer, Wire, WireError, ping, read_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 #: Seconds without any progress after which what is being stopped is given up on: a sweeper that was killed keeps the
@@ -61,14 +61,10 @@ def status(root: Path) -> Status:
 
 
 def settle(root: Path, is_moving: Callable[[], bool], timeout_s: float = STOP_S) -> None:
-    """Have the supervisor bring everything to disk and leave; it is waited for while `is_moving` says it gets on."""
-    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
-    if folder is None:
-        return
-    try:
-        stop_supervisor(folder, timeout_s, is_moving)
-    finally:
-        os.close(folder)
+    """Have the supervisor bring everything to disk and exit; it is waited for while `is_moving` says it gets on."""
+    with _server_folder(root) as folder:
+        if folder is not None:
+            stop_supervisor(folder, timeout_s, is_moving)
 
 
 def stop(root: Path, timeout_s: float = STOP_S) -> None:
@@ -76,37 +72,28 @@ def stop(root: Path, timeout_s: float = STOP_S) -> None:
 
     Raises ServerUnavailable when the server refuses or takes longer than `timeout_s`.
     """
-    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
-    if folder is None:
-        return
-    try:
+    with _server_folder(root) as folder:
+        if folder is None:
+            return
         stop_supervisor(folder, timeout_s)
         stop_server(root, folder, time.monotonic() + timeout_s)
         stop_supervisor(folder, timeout_s)  # one that was just starting and took over
         sync_data(folder)
-    finally:
-        os.close(folder)
 
 
 def vouch_for_data(root: Path) -> bool:
     """Accept server data that came from elsewhere as one's own; tell whether there was any."""
-    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
-    if folder is None:
-        return False
-    try:
-        if not has_data(folder):
+    with _server_folder(root) as folder:
+        if folder is None or not has_data(folder):
             return False
-        lock = locks.try_lock(folder, paths.SERVER_LOCK)
-        if lock is not None:
-            try:
+        with _no_server(folder) as is_sure:
+            if is_sure:
                 vouch(folder, root)
-            finally:
-                os.close(lock)
-        elif not origin.is_made_here(folder, root):  # its name changes with the mark: not under a server that writes it
-            raise ServerUnavailable("a server runs on this data", hint="maestro stack stop, then maestro trust again")
-    finally:
-        os.close(folder)
-    return True
+            elif not origin.is_made_here(folder, root):  # its name changes with the mark: not under a running server
+                raise ServerUnavailable(
+                    "a server runs on this data", hint="maestro stack stop, then maestro trust again"
+                )
+        return True
 
 
 def repair_log(root: Path) -> list[str]:
@@ -116,37 +103,48 @@ def repair_log(root: Path) -> list[str]:
     """
     from maestro_state.local.embedded.server import mend_log
 
-    folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
-    if folder is None:
-        return []
-    try:
-        lock = locks.try_lock(folder, paths.SERVER_LOCK)
-        if lock is None:
+    with _server_folder(root) as folder:
+        if folder is None:
             return []
-        try:
-            done = mend_log(folder, also_in_the_middle=True) if origin.is_made_here(folder, root) else None
-        finally:
-            os.close(lock)
-    finally:
-        os.close(folder)
-    return [done] if done else []
+        with _no_server(folder) as is_sure:
+            may_repair = is_sure and origin.is_made_here(folder, root)
+            done = mend_log(folder, also_in_the_middle=True) if may_repair else None
+            return [done] if done else []
 
 
 def cut_off(root: Path) -> list[tuple[str, int]]:
     """List what was cut off the server's log, oldest first: paths below the project and sizes."""
     from maestro_state.local.embedded.log_repair import set_aside
 
+    with _server_folder(root) as folder:
+        found = [] if folder is None else set_aside(folder)
+        return [(os.path.join(*paths.SERVER_FOLDER, name), size) for name, size in found]
+
+
+@contextmanager
+def _server_folder(root: Path) -> Iterator[int | None]:
+    """Open the server's folder for the length of a block; None where there is none."""
     folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
-    if folder is None:
-        return []
     try:
-        return [(os.path.join(*paths.SERVER_FOLDER, name), size) for name, size in set_aside(folder)]
+        yield folder
     finally:
-        os.close(folder)
+        if folder is not None:
+            os.close(folder)
+
+
+@contextmanager
+def _no_server(folder: int) -> Iterator[bool]:
+    """Keep servers from starting for the length of a block; False while one runs."""
+    lock = locks.try_lock(folder, paths.SERVER_LOCK)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def stop_server(root: Path, folder: int, deadline: float) -> None:
-    """Ask the server to leave and wait until the kernel says it has."""
+    """Ask the server to exit and wait until the kernel says it has."""
     before = status(root)
     asked = False
     pause_s = 0.002
@@ -204,7 +202,7 @@ def sync_data(folder: int) -> None:
 
 
 def _signal_lost_server(folder: int, data: str) -> bool:
-    """Ask a server whose socket was removed to leave, if it is certain which process that is."""
+    """Ask a server whose socket was removed to exit, if it is certain which process that is."""
     try:
         handle, _ = open_own_file(folder, paths.SERVER_PID, os.O_RDONLY)
     except OSError:

@@ -1,6 +1,6 @@
 """Whether the server's data was made in this folder by this user.
 
-A server obeys the file it starts from, and a stranger's project can bring one. Data is loaded only when its mark is
+A server obeys the file it starts from, and an untrusted project can bring one. Data is loaded only when its mark is
 a token of which this user's own state folder, outside every project, has the digest and the folder's inode number. The
 token cannot be guessed, and one that became known counts in its own folder only. A project that is moved or renamed
 keeps it; a copy or a restored backup does not, until `maestro trust`.

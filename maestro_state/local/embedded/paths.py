@@ -1,6 +1,6 @@
 """Where a project's server keeps its data and its socket, and how those folders are opened.
 
-Folders are opened one part at a time without following symlinks: a project may come from a stranger, and
+Folders are opened one part at a time without following symlinks: a project may be untrusted, and
 what the server writes must stay inside it. Nothing outside this module spells these names.
 """
 
@@ -63,8 +63,8 @@ def socket_address(root: str | os.PathLike[str]) -> str:
         return near
     places = []
     for base, (outer, inner) in _far_folders(real):
-        _refuse_strangers(os.path.join(base, outer))
-        _refuse_strangers(os.path.join(base, outer, inner))
+        _refuse_shared(os.path.join(base, outer))
+        _refuse_shared(os.path.join(base, outer, inner))
         places.append(os.path.join(base, outer, inner, SOCKET))
     return _remembered(real, places) or places[0]
 
@@ -141,13 +141,13 @@ def _remembered(real: str, places: list[str]) -> str | None:
         noted = os.fsdecode(read_project_file(real, "/".join((*SERVER_FOLDER, SOCKET_NOTE))) or b"")
     except OSError:
         return None
-    # The note lies in the project and may be a stranger's: it may only choose the folder above ours.
+    # The note lies in the project and may be somebody else's: it may only choose the folder above ours.
     tail = os.path.join(*places[0].split(os.sep)[-3:])
     if not os.path.isabs(noted) or not noted.endswith(os.sep + tail) or not os.path.lexists(noted):
         return None
     inner = os.path.dirname(noted)
-    _refuse_strangers(os.path.dirname(inner))
-    _refuse_strangers(inner)
+    _refuse_shared(os.path.dirname(inner))
+    _refuse_shared(inner)
     return noted
 
 
@@ -180,7 +180,7 @@ def _refuse_symlinks(real: str) -> None:
             raise ServerUnavailable(_why(where, NotADirectoryError(errno.ENOTDIR, "")), hint=_HINT)
 
 
-def _refuse_strangers(folder: str) -> None:
+def _refuse_shared(folder: str) -> None:
     """Refuse a folder in a shared place that is not wholly ours."""
     try:
         found = os.lstat(folder)

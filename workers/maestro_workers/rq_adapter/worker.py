@@ -53,7 +53,7 @@ from maestro_workers.stack.usage import SERVICE_CLIENT
 from maestro_workers.survivors import end_survivors
 
 if TYPE_CHECKING:
-    from maestro_state.local.settings_cache import Settings
+    from maestro_state.local.settings import Settings
 
 #: Seconds a worker waits for a job before it looks after open runs again.
 LOOK_S = 1

@@ -23,7 +23,7 @@ from maestro_state.fs.private import open_own_file
 from maestro_state.local.embedded import is_running, paths
 from maestro_state.local.embedded.control import sync_data
 from maestro_state.local.embedded.wire import WireError
-from maestro_state.local.settings_cache import load_settings
+from maestro_state.local.settings import load_settings
 from maestro_workers.stack.loop import Loop
 from maestro_workers.stack.members import stack_parts
 from maestro_workers.stack.services import Part
