@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maestro_state.net.faults import TIMEOUT_S, ReplyError, is_forbidden
+from maestro_state.net.faults import ReplyError, is_forbidden
+from maestro_state.net.retry import TIMEOUT_S
 from maestro_state.net.url import Address, masked, parse_url
 
 if TYPE_CHECKING:

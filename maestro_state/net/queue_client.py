@@ -17,14 +17,13 @@ from redis.sentinel import Sentinel
 from maestro_state.errors import ConfigError
 from maestro_state.net.discovery import client_options, watcher_options
 from maestro_state.net.private_socket import connect_path
+from maestro_state.net.retry import PAUSE_MAX_S, PAUSE_S
 from maestro_state.net.url import Address
 
 #: Seconds one answer may take; above the longest wait of RQ's blocking reads.
 _ANSWER_S = 30.0
 #: Seconds one answer may take for a client that does not wait.
 _NO_RETRY_S = 2.0
-#: First and longest pause between two tries, in seconds.
-_PAUSE_S, _PAUSE_MAX_S = 0.01, 0.5
 
 
 class _QueueRetry(Retry):
@@ -56,7 +55,7 @@ def queue_client(address: Address, *, retries: bool = True) -> Redis:
         )
     answer_s = _ANSWER_S if retries else _NO_RETRY_S
     options = client_options(address, answer_s, min(answer_s, 5.0)) | {"client_name": address.client_name}
-    retry = _QueueRetry(ExponentialBackoff(cap=_PAUSE_MAX_S, base=_PAUSE_S), -1 if retries else 0)
+    retry = _QueueRetry(ExponentialBackoff(cap=PAUSE_MAX_S, base=PAUSE_S), -1 if retries else 0)
     if address.scheme == "redis+sentinel":
         watchers = watcher_options(address, 5.0)
         sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
