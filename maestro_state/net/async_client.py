@@ -48,7 +48,8 @@ class AsyncConnection(AsyncCalls):
     ) -> None:
         """Remember the address; the first call connects. `revive` runs in a thread."""
         where = Where(masked(address), address.setting, address.is_embedded)
-        super().__init__(where, timeout_s=address.timeout_s or timeout_s, revive=revive)
+        super().__init__(where, revive=revive)
+        self.timeout_s = address.timeout_s or timeout_s
         self.address = address
         self._context: ssl.SSLContext | None = None
         self._pipe: Pipe | None = None

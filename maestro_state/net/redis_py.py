@@ -1,4 +1,4 @@
-"""What every connection can be asked, over a redis-py client: for Sentinel, for Cluster, and for fakeredis.
+"""What every connection can be asked, over redis-py: Sentinel, Cluster, and a user's own client.
 
 Replies and errors are those of the wire client, so that nobody can tell which one is in use.
 """
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from maestro_state.net.async_calls import AsyncCalls
 from maestro_state.net.faults import ConnectionLostError, Fault, ReplyError, Where
-from maestro_state.net.retry import TIMEOUT_S, Caller
+from maestro_state.net.retry import Caller
 from maestro_state.net.sync_calls import Calls
 from maestro_state.net.translation import (
     LIBRARY_ERRORS,
-    all_clients,
     is_closed_under,
     keep_raw,
     read_error,
     sentinel_answered,
+    sentinels_of,
 )
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from maestro_state.net.shape import Command
 
 
-#: A server that nobody named.
-_SOMEWHERE = Where("the server")
 #: Answers of a node that does not have the slot, or not any more.
 _ELSEWHERE = ("MOVED", "ASK")
 #: A read that waits for ever, in seconds: redis-py's clients have one limit for all they do.
@@ -39,34 +37,21 @@ class _Clients(Caller):
 
     is_one_server = False
 
-    def __init__(
-        self,
-        client: Any = None,
-        *,
-        make: Callable[[float], Any] | None = None,
-        where: Where = _SOMEWHERE,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        """Use `client` for everything, or clients that `make(timeout_s)` returns, blocking reads apart."""
-        if (client is None) == (make is None):
-            raise TypeError("either a client or a way to make one")
-        super().__init__(where, timeout_s=timeout_s)
+    def __init__(self, make: Callable[[float | None], Any], *, where: Where, owns_sentinels: bool = True) -> None:
+        """Use clients that `make` returns: one for all calls, and one whose reads may wait for so many seconds."""
+        super().__init__(where)
         self._make = make
-        self._known = client is not None
-        self._client = client
-        self._waiting = client
+        self._client: Any = None
+        self._waiting: Any = None
         self._waiting_s = 0.0
-        self._made: list[Any] = [] if client is None else [client]
-        if client is not None:
-            keep_raw(client)
+        self._owns_sentinels = owns_sentinels
+        self._made: list[Any] = []
 
     def _pick(self, limit_s: float | None) -> Any:
         """Return the client for a call, made on first use, as a cluster client connects when it is made."""
-        if self._make is None:
-            return self._client
         if limit_s is None:
             if self._client is None:
-                self._client = self._new(self.timeout_s)
+                self._client = self._new(None)
             return self._client
         limit_s = limit_s or _FOR_EVER_S
         if self._waiting is None or limit_s > self._waiting_s:
@@ -75,12 +60,17 @@ class _Clients(Caller):
             self._waiting_s = limit_s
         return self._waiting
 
-    def _new(self, timeout_s: float) -> Any:
-        assert self._make is not None  # noqa: S101 - asked only then
-        client = self._make(timeout_s)
+    def _new(self, limit_s: float | None) -> Any:
+        client = self._make(limit_s)
         keep_raw(client)
-        self._made += all_clients(client)
+        self._made.append(client)
         return client
+
+    def _to_close(self) -> list[Any]:
+        """Return the clients, with those that they ask where their server is: closing one alone leaves these open."""
+        made, self._made = self._made, []
+        self._client = self._waiting = None
+        return [*made, *sentinels_of(made)] if self._owns_sentinels else made
 
     def _after(self, fault: Fault) -> None:
         if isinstance(fault, OSError):
@@ -110,8 +100,8 @@ class LibraryConnection(_Clients, Calls):
     """A server behind a redis-py client; thread-safe as far as that client is."""
 
     def close(self) -> None:
-        """Close the clients."""
-        for client in self._made:
+        """Close the clients; a later call makes new ones."""
+        for client in self._to_close():
             client.close()
 
     def _try(self, commands: Sequence[Command], limit_s: float | None, together: Any) -> list[Any]:
@@ -145,8 +135,8 @@ class AsyncLibraryConnection(_Clients, AsyncCalls):
     """A server behind a redis-py asyncio client."""
 
     async def close(self) -> None:
-        """Close the clients."""
-        for client in self._made:
+        """Close the clients; a later call makes new ones."""
+        for client in self._to_close():
             await client.aclose()
             if _is_cluster(client):
                 # One that was about to look for its nodes anew counts itself as closed, with all sockets open.

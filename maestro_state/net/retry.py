@@ -78,10 +78,9 @@ class Caller:
     #: One command may name keys of several sessions; a cluster refuses that.
     is_one_server = True
 
-    def __init__(self, where: Where, *, timeout_s: float, revive: Callable[[], object] | None = None) -> None:
+    def __init__(self, where: Where, *, revive: Callable[[], object] | None = None) -> None:
         """Remember how to name the server; `revive` starts one that is not there."""
         self.retry_s = RETRY_S
-        self.timeout_s = timeout_s
         self._where = where
         self._revive = revive
         #: It has answered once: its address is right.

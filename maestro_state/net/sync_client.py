@@ -38,7 +38,8 @@ class Connection(Calls):
     ) -> None:
         """Remember the address; the first call connects."""
         where = Where(masked(address), address.setting, address.is_embedded)
-        super().__init__(where, timeout_s=address.timeout_s or timeout_s, revive=revive)
+        super().__init__(where, revive=revive)
+        self.timeout_s = address.timeout_s or timeout_s
         self.address = address
         self._context: ssl.SSLContext | None = None
         # list.append and list.pop are atomic: no lock, nothing that a fork could leave locked.

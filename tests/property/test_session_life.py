@@ -14,7 +14,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from maestro_state import Maestro
 from maestro_state.errors import SessionExpired
-from maestro_state.net.redis_py import LibraryConnection
+from maestro_state.net.own_client import connection_of
 from tests.property.session_machine import SessionLife
 from tests.property.session_model import Modelled
 from tests.support.servers import valkey
@@ -41,7 +41,7 @@ def on_fake(most: int) -> type[SessionLife]:
 
         def connect(self) -> None:
             self.maestro = Maestro(self.project, now_ms=self.clock)
-            self.maestro.server.connection = LibraryConnection(client)
+            self.maestro.server.connection = connection_of(client)
 
     return OnFake
 

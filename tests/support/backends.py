@@ -12,7 +12,7 @@ import fakeredis
 import redis
 
 from maestro_state import AsyncMaestro, Maestro
-from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
+from maestro_state.net.own_client import async_connection_of, connection_of
 
 
 @dataclass
@@ -45,7 +45,7 @@ def _fake(project: Path) -> Iterator[Backend]:
     server = fakeredis.FakeServer(version=(7,))
 
     def on_fake(maestro: Maestro) -> Maestro:
-        maestro.server.connection = LibraryConnection(fakeredis.FakeRedis(server=server, protocol=2))
+        maestro.server.connection = connection_of(fakeredis.FakeRedis(server=server, protocol=2))
         return maestro
 
     def open_sync(**options: Any) -> Maestro:
@@ -54,7 +54,7 @@ def _fake(project: Path) -> Iterator[Backend]:
     def open_async(**options: Any) -> AsyncMaestro:
         maestro = AsyncMaestro(project, **options)
         on_fake(maestro.blocking)
-        maestro.server.connection = AsyncLibraryConnection(fakeredis.FakeAsyncRedis(server=server, protocol=2))
+        maestro.server.connection = async_connection_of(fakeredis.FakeAsyncRedis(server=server, protocol=2))
         return maestro
 
     yield Backend("fake", project, fakeredis.FakeRedis(server=server), open_sync, open_async)
