@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from maestro_state.net.faults import Fault, ReplyError
 from maestro_state.net.retry import Caller, RetryPolicy, block_limit_s, first_passing
+from maestro_state.net.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -75,7 +76,7 @@ class AsyncCalls(Caller):
                 self._after(fault)
                 policy = policy or self._policy()
                 if self._revive is not None and policy.wants_revival(fault):
-                    await asyncio.to_thread(self._revive)
+                    await in_thread(self._revive)
                 await asyncio.sleep(policy.pause_after(fault))
             try:
                 replies = await self._try(commands, limit_s, together)

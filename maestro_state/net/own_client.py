@@ -99,10 +99,23 @@ _ASYNC = _World(
 )
 
 
+@dataclass(frozen=True)
+class Twin:
+    """An asyncio client that stands for a blocking one: connections for blocking calls are made like its own."""
+
+    client: Any
+
+
 def connection_of(client: Any) -> LibraryConnection:
     """Return a blocking connection to the server of a client."""
-    _check(client, _SYNC, "Maestro(client=…)")
-    return LibraryConnection(lambda limit_s: _like(client, _SYNC, limit_s), where=_where(client), owns_sentinels=False)
+    owns_sentinels = isinstance(client, Twin)
+    if isinstance(client, Twin):
+        client = client.client
+    else:
+        _check(client, _SYNC, "Maestro(client=…)")
+    return LibraryConnection(
+        lambda limit_s: _like(client, _SYNC, limit_s), where=_where(client), owns_sentinels=owns_sentinels
+    )
 
 
 def async_connection_of(client: Any) -> AsyncLibraryConnection:
@@ -113,14 +126,26 @@ def async_connection_of(client: Any) -> AsyncLibraryConnection:
     )
 
 
-def blocking_twin(client: Any) -> Any:
-    """Return a blocking client for the server of an asyncio one; ConfigError when its settings do not say how."""
+def companion_client(client: Any, blocking: Any) -> Any:
+    """Return what the blocking Maestro beside an async one takes: the client given for it, or one like the other.
+
+    Raises ConfigError when there is none and the asyncio client's connections cannot be had for blocking calls.
+    """
+    if client is None:
+        raise ConfigError("blocking_client= goes with client=", hint="give AsyncMaestro both")
     _check(client, _ASYNC, "AsyncMaestro(client=…)")
-    return _like(client, _SYNC, None)
+    if blocking is not None:
+        _check(blocking, _SYNC, "AsyncMaestro(blocking_client=…)")
+        return blocking
+    if isinstance(client, _ASYNC.client):
+        pool = client.connection_pool
+        _connection_class(pool.connection_class, pool.connection_kwargs, client, _SYNC)
+    return Twin(client)
 
 
 def url_of(client: Any) -> str:
     """Return the address of a client's server, without user and password."""
+    client = client.client if isinstance(client, Twin) else client
     if not isinstance(client, (_SYNC.client, _SYNC.cluster, _ASYNC.client, _ASYNC.cluster)):
         raise ConfigError(f"client= takes a redis-py client, not {type(client).__name__}", hint=_SYNC.word)
     return masked(_address(client)).replace("%", "%25")

@@ -12,7 +12,6 @@ import fakeredis
 import redis
 
 from maestro_state import AsyncMaestro, Maestro
-from maestro_state.net.own_client import async_connection_of, connection_of
 
 
 @dataclass
@@ -44,18 +43,12 @@ class Clock:
 def _fake(project: Path) -> Iterator[Backend]:
     server = fakeredis.FakeServer(version=(7,))
 
-    def on_fake(maestro: Maestro) -> Maestro:
-        maestro.server.connection = connection_of(fakeredis.FakeRedis(server=server, protocol=2))
-        return maestro
-
     def open_sync(**options: Any) -> Maestro:
-        return on_fake(Maestro(project, **options))
+        return Maestro(project, client=fakeredis.FakeRedis(server=server), **options)
 
     def open_async(**options: Any) -> AsyncMaestro:
-        maestro = AsyncMaestro(project, **options)
-        on_fake(maestro.blocking)
-        maestro.server.connection = async_connection_of(fakeredis.FakeAsyncRedis(server=server, protocol=2))
-        return maestro
+        client, blocking = fakeredis.FakeAsyncRedis(server=server), fakeredis.FakeRedis(server=server)
+        return AsyncMaestro(project, client=client, blocking_client=blocking, **options)
 
     yield Backend("fake", project, fakeredis.FakeRedis(server=server), open_sync, open_async)
 
