@@ -32,8 +32,8 @@ def lives(examples: int, steps: int) -> settings:
 def on_fake(most: int) -> type[SessionLife]:
     """Return lives on a fake server."""
     server = fakeredis.FakeServer(version=(7,))
-    # One client for all lives: a Lua machine of its own for each would take most of the time.
-    client = fakeredis.FakeRedis(server=server, protocol=2)
+    # One connection for all lives: a Lua machine of its own for each would take most of the time.
+    connection = connection_of(fakeredis.FakeRedis(server=server))
 
     class OnFake(SessionLife):
         raw = fakeredis.FakeRedis(server=server)
@@ -41,7 +41,7 @@ def on_fake(most: int) -> type[SessionLife]:
 
         def connect(self) -> None:
             self.maestro = Maestro(self.project, now_ms=self.clock)
-            self.maestro.server.connection = connection_of(client)
+            self.maestro.server.connection = connection
 
     return OnFake
 

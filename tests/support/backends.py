@@ -54,12 +54,19 @@ def _fake(project: Path) -> Iterator[Backend]:
 
 
 @contextmanager
-def _real(project: Path) -> Iterator[Backend]:
+def _served(project: Path) -> Iterator[str]:
     from maestro_state.local.embedded import ensure, socket_path, stop
 
     ensure(project, supervise=False)
-    raw = redis.Redis(unix_socket_path=str(socket_path(project)))
     try:
+        yield str(socket_path(project))
+    finally:
+        stop(project)
+
+
+@contextmanager
+def _real(project: Path) -> Iterator[Backend]:
+    with _served(project) as path, redis.Redis(unix_socket_path=path) as raw:
         yield Backend(
             "real",
             project,
@@ -67,9 +74,24 @@ def _real(project: Path) -> Iterator[Backend]:
             lambda **options: Maestro(project, **options),
             lambda **options: AsyncMaestro(project, **options),
         )
-    finally:
-        raw.close()
-        stop(project)
 
 
-BACKENDS: dict[str, Any] = {"fake": _fake, "real": _real}
+@contextmanager
+def _own_client(project: Path) -> Iterator[Backend]:
+    """The real server, reached like a client of the user's own: RESP3, decoded replies, a pool that makes one wait."""
+    with _served(project) as path, redis.Redis(unix_socket_path=path) as raw:
+        kind, options = redis.UnixDomainSocketConnection, {"path": path, "decode_responses": True, "max_connections": 2}
+        client = redis.Redis(connection_pool=redis.BlockingConnectionPool(connection_class=kind, **options))
+        later = redis.asyncio.Redis(unix_socket_path=path, decode_responses=True)
+        yield Backend(
+            "client",
+            project,
+            raw,
+            lambda **options: Maestro(project, client=client, **options),
+            lambda **options: AsyncMaestro(project, client=later, **options),
+        )
+        for one in (client, later):  # never used, so there is nothing to close either
+            assert [count for count, _ in one.connection_pool.get_connection_count()] == [0, 0]
+
+
+BACKENDS: dict[str, Any] = {"fake": _fake, "real": _real, "client": _own_client}
