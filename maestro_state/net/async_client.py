@@ -100,7 +100,7 @@ class AsyncConnection(AsyncCalls):
             opening.cancel()
             await asyncio.wait([opening])
         self._drop()
-        # The transports close in the next turn of the loop; leaving before that would leak them.
+        # The transports close in the next turn of the loop; a return before that would leak them.
         await asyncio.sleep(0)
 
     def forget(self) -> None:

@@ -22,7 +22,7 @@ from maestro_state.net.url import Address
 
 #: Seconds one answer may take; above the longest wait of RQ's blocking reads.
 _ANSWER_S = 30.0
-#: Seconds one answer may take for a client that does not wait.
+#: Seconds one answer may take for a client without retries.
 _NO_RETRY_S = 2.0
 
 
@@ -47,7 +47,7 @@ class _OwnSocket(UnixDomainSocketConnection):
 def queue_client(address: Address, *, retries: bool = True) -> Redis:
     """Return RQ's client for a plain, TLS, unix or Sentinel address; connects when first used.
 
-    One that is not patient lets a command fail at once, or when the answer does not come soon.
+    Without `retries` a command fails at once, or when its answer does not come soon.
     """
     if address.scheme == "redis+cluster":
         raise ConfigError(
@@ -74,7 +74,7 @@ def queue_client(address: Address, *, retries: bool = True) -> Redis:
 
 
 def stop_waiting(client: Redis) -> None:
-    """Let commands fail at once, also one that waits already: for whoever is leaving and would only say goodbye.
+    """Let commands fail at once, also one that waits already: for whoever exits and would only say goodbye.
 
     Takes no lock: it may be called by a signal that came in the middle of a command.
     """

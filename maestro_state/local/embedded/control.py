@@ -60,7 +60,7 @@ def status(root: Path) -> Status:
 
 
 def settle(root: Path, is_moving: Callable[[], bool], timeout_s: float = STOP_S) -> None:
-    """Have the supervisor bring everything to disk and leave; it is waited for while `is_moving` says it gets on."""
+    """Have the supervisor bring everything to disk and exit; it is waited for while `is_moving` says it gets on."""
     folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
     if folder is None:
         return
@@ -145,7 +145,7 @@ def cut_off(root: Path) -> list[tuple[str, int]]:
 
 
 def stop_server(root: Path, folder: int, deadline: float) -> None:
-    """Ask the server to leave and wait until the kernel says it has."""
+    """Ask the server to exit and wait until the kernel says it has."""
     before = status(root)
     asked = False
     pause_s = 0.002
@@ -203,7 +203,7 @@ def sync_data(folder: int) -> None:
 
 
 def _signal_lost_server(folder: int, data: str) -> bool:
-    """Ask a server whose socket was removed to leave, if it is certain which process that is."""
+    """Ask a server whose socket was removed to exit, if it is certain which process that is."""
     try:
         handle, _ = open_own_file(folder, paths.SERVER_PID, os.O_RDONLY)
     except OSError:
