@@ -92,7 +92,7 @@ def served(project: Path) -> None:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, project: Path) -> Iterator[Backend]:
-    """Return each server in turn: fakeredis for speed, the real embedded one for truth."""
+    """Return each server in turn: fakeredis for speed, the real embedded one for truth, and as a client's own."""
     with BACKENDS[request.param](project) as chosen:
         yield chosen
         check_keys(chosen.raw)

@@ -44,6 +44,10 @@ class AsyncMaestro:
     What only talks to the server is done by the loop itself; what works on files is done in threads, and a call that
     is canceled there is not made, or done to its end. Settings and the current folder are read by `async with` or
     `await maestro.open()`, in a thread too; without either, by the first room that is entered, in the loop's.
+
+    `client` is a `redis.asyncio` client of your own, as `Maestro` takes a blocking one. The threads' connections are
+    made like its own; where that cannot be (a connection class of your own, say), `blocking_client` is the one to make
+    them like.
     """
 
     def __init__(
@@ -54,9 +58,16 @@ class AsyncMaestro:
         environment: Mapping[str, str] = os.environ,
         now_ms: Callable[[], int] = clock.now_ms,
         client_name: str | None = None,
+        client: Any = None,
+        blocking_client: Any = None,
         **settings: Any,
     ) -> None:
         """Take what `Maestro` takes; nothing is read yet."""
+        self._client = client
+        if client is not None or blocking_client is not None:
+            from maestro_state.net.own_client import companion_client
+
+            blocking_client = companion_client(client, blocking_client)
         self._companion = Companion(
             partial(
                 Maestro,
@@ -65,6 +76,7 @@ class AsyncMaestro:
                 environment=environment,
                 now_ms=now_ms,
                 client_name=client_name,
+                client=blocking_client,
                 **settings,
             )
         )
@@ -108,7 +120,7 @@ class AsyncMaestro:
     def server(self) -> AsyncServer:
         """The server, for calls of one's own."""
         blocking = self.blocking
-        connection = connect_async(blocking.address, revive=blocking.revive)
+        connection = connect_async(blocking.address, revive=blocking.revive, client=self._client)
         return AsyncServer(connection, blocking.server.terms, blocking.server.now_ms)
 
     @cached_property

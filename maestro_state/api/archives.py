@@ -25,9 +25,10 @@ from maestro_state.mirror.verify import Damage, Report, verify
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as session_ops
-from maestro_state.upkeep.checkpoint import Checkpoint, Checkpoints, with_retries
+from maestro_state.upkeep.checkpoint import Checkpoint, Checkpoints
 from maestro_state.upkeep.pull import Pull, Pulled
 from maestro_state.upkeep.sweep import Recoverer, Sweep, SweepReport
+from maestro_state.upkeep.unlocked import once_unlocked
 from maestro_state.vocabulary import FROZEN
 
 #: Longest retention: a hundred years.
@@ -201,7 +202,7 @@ class Archives:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
                 name = file_name(iso(self._server.now_ms()), form)
-                path = with_retries(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
+                path = once_unlocked(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
         if not redact and (count := marked(self._places.own, source.id)):
             places = "1 place looks" if count == 1 else f"{count} places look"
             notes.append(f"{places} like a secret that a tool printed: export --redact leaves it out")

@@ -41,6 +41,10 @@ class Maestro:
 
     `project` is any folder of the project (default: the current one). Settings not given here come from the
     environment and the settings files; with no server set anywhere, the project's own embedded one is used.
+
+    `client` is a redis-py client of your own (`redis.Redis`, one of `Sentinel.master_for()`, `redis.RedisCluster`):
+    Maestro opens connections like its own, with its pool's kind and size, credentials, TLS and retries, and neither
+    uses nor closes the client. Workers are processes of their own: they need MAESTRO_REDIS_URL. See docs/own-client.md.
     """
 
     def __init__(
@@ -51,14 +55,15 @@ class Maestro:
         environment: Mapping[str, str] = os.environ,
         now_ms: Callable[[], int] = clock.now_ms,
         client_name: str | None = None,
+        client: Any = None,
         **settings: Any,
     ) -> None:
         """Work out where the project, its settings and its server are."""
-        opening = Opening.of(project, environment, settings)
+        opening = Opening.of(project, environment, settings, client)
         self.settings, self.project = opening.settings, opening.project
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
         self.address = address
-        self.server = Server(connect(address, revive=opening.revive), opening.terms, now_ms)
+        self.server = Server(connect(address, revive=opening.revive, client=client), opening.terms, now_ms)
         self.revive = opening.revive
         self.is_cluster = address.scheme == "redis+cluster"
         self._environment = environment

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from maestro_state.errors import ConfigError
 from maestro_state.local.project import Project
 from maestro_state.local.settings import Settings, load_settings
 from maestro_state.net.url import Address, parse_url
@@ -29,9 +30,19 @@ class Opening:
 
     @classmethod
     def of(
-        cls, folder: str | os.PathLike[str] | None, environment: Mapping[str, str], overrides: dict[str, Any]
+        cls,
+        folder: str | os.PathLike[str] | None,
+        environment: Mapping[str, str],
+        overrides: dict[str, Any],
+        client: Any = None,
     ) -> Opening:
-        """Find the project and read its settings."""
+        """Find the project and read its settings; the server is that of a redis-py `client`, if there is one."""
+        if client is not None:
+            if overrides.get("redis_url"):
+                raise ConfigError("client= and redis_url= both say where the server is", hint="give one of them")
+            from maestro_state.net.own_client import url_of
+
+            overrides = overrides | {"redis_url": url_of(client)}
         project = Project.at(folder)
         root = project.path
         settings = load_settings(root, environment, overrides)

@@ -1,14 +1,15 @@
 """Reach a state server: one address, one face, whichever kind of server it is.
 
-Plain, TLS and unix addresses are served by a thin wire client; Sentinel and Cluster by redis-py behind the
-same methods (`call`, `calls`, `script`, `block`, `close`). Nothing heavy is imported before it is asked for.
+Plain, TLS and unix addresses are served by a thin wire client; Sentinel, Cluster and a user's own client by redis-py
+behind the same methods (`call`, `calls`, `script`, `block`, `close`). Nothing heavy is imported before it is asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from maestro_state.net.faults import TIMEOUT_S, ReplyError, is_forbidden
+from maestro_state.net.faults import ReplyError, is_forbidden
+from maestro_state.net.retry import TIMEOUT_S
 from maestro_state.net.url import Address, masked, parse_url
 
 if TYPE_CHECKING:
@@ -27,12 +28,21 @@ _LIBRARY = ("redis+sentinel", "redis+cluster")
 
 
 def connect(
-    address: Address | str, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
+    address: Address | str,
+    *,
+    revive: Callable[[], object] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    client: Any = None,
 ) -> AnyConnection:
     """Return a blocking connection; nothing is sent before the first call.
 
-    `revive` is called once when nobody listens at a plain, TLS or unix address, and should start the server.
+    `revive` is called once when nobody listens at a plain, TLS or unix address, and should start the server. With a
+    redis-py `client`, whose address it is, connections are made like its own.
     """
+    if client is not None:
+        from maestro_state.net.own_client import connection_of
+
+        return connection_of(client)
     if isinstance(address, str):
         address = parse_url(address)
     if address.scheme in _LIBRARY:
@@ -45,9 +55,17 @@ def connect(
 
 
 def connect_async(
-    address: Address | str, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
+    address: Address | str,
+    *,
+    revive: Callable[[], object] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    client: Any = None,
 ) -> AnyAsyncConnection:
     """Return an asyncio connection; nothing is sent before the first call."""
+    if client is not None:
+        from maestro_state.net.own_client import async_connection_of
+
+        return async_connection_of(client)
     if isinstance(address, str):
         address = parse_url(address)
     if address.scheme in _LIBRARY:

@@ -119,7 +119,7 @@ class Pipe(asyncio.Protocol):
 
     def _settle(self, reply: Any) -> None:
         if not self._waiting:
-            # Such as the farewell of a server that has no room for one more client.
+            # Such as the last word of a server that has no room for one more client.
             self.close()
             return
         place = self._waiting[0]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LAYOUT_TRIES = 3
 
 
-class _RawCluster(RedisCluster):
+class RawCluster(RedisCluster):
     """A cluster client whose nodes return replies as they came."""
 
     def get_redis_connection(self, node: ClusterNode) -> Redis:
@@ -43,11 +43,11 @@ class _RawCluster(RedisCluster):
 def library_connection(address: Address, timeout_s: float) -> LibraryConnection:
     """Return a blocking connection to a Sentinel or Cluster address."""
 
-    def make(limit_s: float) -> Any:
-        options = client_options(address, limit_s, min(limit_s, timeout_s))
+    def make(limit_s: float | None) -> Any:
+        options = client_options(address, limit_s or timeout_s, timeout_s)
         if address.scheme == "redis+cluster":
             nodes = [ClusterNode(host, port) for host, port in address.hosts]  # type: ignore[no-untyped-call]
-            return _RawCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), _LAYOUT_TRIES), **options)
+            return RawCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), _LAYOUT_TRIES), **options)
         retry = Retry(NoBackoff(), 0)
         watchers = {**watcher_options(address, timeout_s), "retry": retry}
         sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
@@ -56,14 +56,14 @@ def library_connection(address: Address, timeout_s: float) -> LibraryConnection:
         )
 
     timeout_s = address.timeout_s or timeout_s
-    return LibraryConnection(make=make, where=Where(masked(address), address.setting), timeout_s=timeout_s)
+    return LibraryConnection(make, where=Where(masked(address), address.setting))
 
 
 def async_library_connection(address: Address, timeout_s: float) -> AsyncLibraryConnection:
     """Return an asyncio connection to a Sentinel or Cluster address."""
 
-    def make(limit_s: float) -> Any:
-        options = client_options(address, limit_s, min(limit_s, timeout_s))
+    def make(limit_s: float | None) -> Any:
+        options = client_options(address, limit_s or timeout_s, timeout_s)
         if address.scheme == "redis+cluster":
             nodes = [AsyncClusterNode(host, port) for host, port in address.hosts]
             tries = AsyncRetry(NoBackoff(), _LAYOUT_TRIES)
@@ -74,7 +74,7 @@ def async_library_connection(address: Address, timeout_s: float) -> AsyncLibrary
         return sentinel.master_for(address.service or "", db=address.db, retry=retry, **options)
 
     timeout_s = address.timeout_s or timeout_s
-    return AsyncLibraryConnection(make=make, where=Where(masked(address), address.setting), timeout_s=timeout_s)
+    return AsyncLibraryConnection(make, where=Where(masked(address), address.setting))
 
 
 def client_options(address: Address, read_s: float, connect_s: float) -> dict[str, Any]:

@@ -17,14 +17,13 @@ from redis.sentinel import Sentinel
 from maestro_state.errors import ConfigError
 from maestro_state.net.discovery import client_options, watcher_options
 from maestro_state.net.private_socket import connect_path
+from maestro_state.net.retry import PAUSE_MAX_S, PAUSE_S
 from maestro_state.net.url import Address
 
 #: Seconds one answer may take; above the longest wait of RQ's blocking reads.
 _ANSWER_S = 30.0
-#: Seconds one answer may take for a client that does not wait.
+#: Seconds one answer may take for a client without retries.
 _NO_RETRY_S = 2.0
-#: First and longest pause between two tries, in seconds.
-_PAUSE_S, _PAUSE_MAX_S = 0.01, 0.5
 
 
 class _QueueRetry(Retry):
@@ -48,7 +47,7 @@ class _OwnSocket(UnixDomainSocketConnection):
 def queue_client(address: Address, *, retries: bool = True) -> Redis:
     """Return RQ's client for a plain, TLS, unix or Sentinel address; connects when first used.
 
-    One that is not patient lets a command fail at once, or when the answer does not come soon.
+    Without `retries` a command fails at once, or when its answer does not come soon.
     """
     if address.scheme == "redis+cluster":
         raise ConfigError(
@@ -56,7 +55,7 @@ def queue_client(address: Address, *, retries: bool = True) -> Redis:
         )
     answer_s = _ANSWER_S if retries else _NO_RETRY_S
     options = client_options(address, answer_s, min(answer_s, 5.0)) | {"client_name": address.client_name}
-    retry = _QueueRetry(ExponentialBackoff(cap=_PAUSE_MAX_S, base=_PAUSE_S), -1 if retries else 0)
+    retry = _QueueRetry(ExponentialBackoff(cap=PAUSE_MAX_S, base=PAUSE_S), -1 if retries else 0)
     if address.scheme == "redis+sentinel":
         watchers = watcher_options(address, 5.0)
         sentinel = Sentinel(list(address.hosts), sentinel_kwargs=watchers)  # type: ignore[no-untyped-call]
@@ -75,7 +74,7 @@ def queue_client(address: Address, *, retries: bool = True) -> Redis:
 
 
 def stop_waiting(client: Redis) -> None:
-    """Let commands fail at once, also one that waits already: for whoever is leaving and would only say goodbye.
+    """Let commands fail at once, also one that waits already: for whoever exits and would only say goodbye.
 
     Takes no lock: it may be called by a signal that came in the middle of a command.
     """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+#: A command and its arguments.
+Command = tuple[Any, ...]
 
 
 class Script(Protocol):

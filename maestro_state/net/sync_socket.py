@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from hiredis import ProtocolError, Reader
+from hiredis import ProtocolError, Reader, pack_command
 
 from maestro_state.net.faults import AnswerLateError, ConnectionLostError, ReplyError, Where
 from maestro_state.net.handshake import check_greeting, greeting
@@ -31,7 +31,7 @@ _PARTS_MAX: Final = 512
 
 
 class Link:
-    """One open connection; not thread-safe, and of no further use after any exception."""
+    """One open connection; not thread-safe, and closed by any exception."""
 
     __slots__ = ("_feed", "_gets", "_recv", "_sendall", "_socket", "_timeout_s")
 
@@ -71,23 +71,32 @@ class Link:
             self._feed(data)
             reply = self._gets()
             return self._rest(_NEXT_READ) if reply is False else reply
-        except (BlockingIOError, TimeoutError) as error:
-            raise AnswerLateError from error
-        except ProtocolError as error:
-            raise ConnectionLostError(f"what came is not RESP: {error}") from error
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def call(self, *args: Any) -> Any:
+        """Run one command, without trying again; raise ReplyError for the server's error."""
+        reply = self.ask(pack_command(args))
+        if type(reply) is ReplyError:
+            raise reply
+        return reply
 
     def send(self, packed: bytes) -> None:
         """Send one packed command whose reply is received later."""
-        self._sendall(packed)
+        try:
+            self._sendall(packed)
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def receive(self) -> Any:
         """Return the reply to the command that was sent."""
         try:
             return self._rest(_NEXT_READ)
-        except (BlockingIOError, TimeoutError) as error:
-            raise AnswerLateError from error
-        except ProtocolError as error:
-            raise ConnectionLostError(f"what came is not RESP: {error}") from error
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def exchange(self, packed: Sequence[bytes], count: int) -> list[Any]:
         """Send packed commands, in one write if they fit, and return their `count` replies in order."""
@@ -101,9 +110,16 @@ class Link:
                 reply = self._gets()
                 replies.append(self._rest(_FIRST_READ) if reply is False else reply)
             return replies
-        except (BlockingIOError, TimeoutError) as error:
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        """Close, also on KeyboardInterrupt: a socket with half a reply in it must never be used again."""
+        self.close()
+        if isinstance(error, (BlockingIOError, TimeoutError)):
             raise AnswerLateError from error
-        except ProtocolError as error:
+        if isinstance(error, ProtocolError):
             raise ConnectionLostError(f"what came is not RESP: {error}") from error
 
     def _send_parts(self, parts: Sequence[bytes]) -> None:
@@ -140,51 +156,39 @@ class Link:
         self._socket.close()
 
 
-def open_link(address: Address, timeout_s: float, where: Where, context: ssl.SSLContext | None) -> Link:
+def open_link(address: Address, timeout_s: float, where: Where, context: ssl.SSLContext | None = None) -> Link:
     """Connect, secure and greet; raise OSError or ReplyError for what may pass, else MaestroError."""
-    connected = _connect(address, timeout_s, context)
-    greeted = False
+    link = Link(_connect(address, timeout_s, context), timeout_s)
+    packed, count = greeting(address)
     try:
-        link = Link(connected, timeout_s)
-        packed, count = greeting(address)
         if count:
             check_greeting(address, link.exchange([packed], count), where)
-        greeted = True
-        return link
-    finally:
-        if not greeted:
-            connected.close()
+    except BaseException:
+        link.close()
+        raise
+    return link
 
 
 def _connect(address: Address, timeout_s: float, context: ssl.SSLContext | None) -> socket.socket:
     """Return a connected blocking socket."""
     if address.is_embedded:
         connected = connect_path(address.path or "", timeout_s=timeout_s)
-        connected.settimeout(None)
-        return connected
-    if address.scheme == "unix":
+    elif address.scheme == "unix":
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        done = False
-        try:
+    else:
+        connected = socket.create_connection(address.hosts[0], timeout_s)
+    try:
+        if address.scheme != "unix":
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        elif not address.is_embedded:
             connected.settimeout(timeout_s)
             connected.connect(address.path or "")
-            connected.settimeout(None)
-            done = True
-            return connected
-        finally:
-            if not done:
-                connected.close()
-    connected = socket.create_connection(address.hosts[0], timeout_s)
-    done = False
-    try:
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if context is not None:
             # The handshake runs under the connection's timeout too.
             connected = context.wrap_socket(connected, server_hostname=address.hosts[0][0])
         connected.settimeout(None)
-        done = True
-        return connected
-    finally:
-        if not done:
-            connected.close()
+    except BaseException:
+        connected.close()
+        raise
+    return connected

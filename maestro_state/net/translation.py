@@ -71,16 +71,15 @@ def is_closed_under(error: AttributeError) -> bool:
     return error.name in ("write", "writelines", "drain") and error.obj is None
 
 
-def all_clients(client: Any) -> list[Any]:
-    """Return a client and those it asks where its server is: closing it alone would leave theirs open."""
-    sentinel = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
-    return [client, *(sentinel.sentinels if sentinel is not None else ())]
+def sentinels_of(clients: list[Any]) -> list[Any]:
+    """Return the clients by which others ask where their server is."""
+    managers = [getattr(getattr(client, "connection_pool", None), "sentinel_manager", None) for client in clients]
+    return [one for manager in managers if manager is not None for one in manager.sentinels]
 
 
 def sentinel_answered(clients: list[Any], fault: OSError) -> bool:
     """Tell whether a sentinel was there when its master was not: then the address is right, and waiting makes sense."""
-    managers = [getattr(getattr(client, "connection_pool", None), "sentinel_manager", None) for client in clients]
-    watching = next((len(manager.sentinels) for manager in managers if manager is not None), 0)
+    watching = len(sentinels_of(clients[:1]))
     if isinstance(fault.__cause__, MasterNotFoundError):
         # It lists the sentinels it could not reach, each with a dash.
         return str(fault.__cause__).count(" - ") < watching

@@ -6,8 +6,6 @@ to go on from, and what did not change is linked.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -31,13 +29,9 @@ from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls.checkpoints import Before, Moment
 from maestro_state.state.calls.index import entry_of, index_session, read_summary
 from maestro_state.upkeep.streams import is_of_this_history, merge_streams, write_streams
+from maestro_state.upkeep.unlocked import once_unlocked
 from maestro_state.vocabulary import FROZEN
 
-#: How often a session's lock is tried, and the pause between: a minute in all.
-_TRIES = 3000
-_PAUSE_S = 0.02
-
-T = TypeVar("T")
 Part = TypeVar("Part", ContextItem, Run)
 
 
@@ -72,12 +66,7 @@ class Checkpoints:
             raise ArchiveBusy(f"session {session_id} is still taking over what it is a fork of", hint="try again")
         live = Live(self._server, session_id)
         home = self._places.of(session_id, progress.project)
-        for _ in range(_TRIES):
-            try:
-                return self._checkpoint(live, home)
-            except ArchiveBusy:
-                time.sleep(_PAUSE_S)
-        return self._checkpoint(live, home)
+        return once_unlocked(lambda: self._checkpoint(live, home))
 
     def _checkpoint(self, live: Live, home: Home) -> Checkpoint:
         moment, written = self._written(live, home)
@@ -216,15 +205,3 @@ def _write_blobs(generation: Generation, live: Live, items: list[ContextItem], r
             raise ArchiveFailed(f"the server's content of {missing[digest][0]} in {live.id} does not fit its digest")
         for path in missing[digest]:
             generation.put_lasting(path, content, digest)
-
-
-def with_retries(action: Callable[[], T]) -> T:
-    """Do something under a session's lock as soon as whoever holds it lets go. Never blocks the thread: the holder
-    may be in it.
-    """
-    for _ in range(_TRIES):
-        try:
-            return action()
-        except ArchiveBusy:
-            time.sleep(_PAUSE_S)
-    return action()

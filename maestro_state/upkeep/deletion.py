@@ -6,7 +6,8 @@ from maestro_state._sync.server import Server
 from maestro_state.errors import Conflict
 from maestro_state.mirror.places import Places
 from maestro_state.state.calls import index, sessions
-from maestro_state.upkeep.checkpoint import Checkpoints, with_retries
+from maestro_state.upkeep.checkpoint import Checkpoints
+from maestro_state.upkeep.unlocked import once_unlocked
 
 #: How often a session that changes is written again before its removal is given up.
 TRIES = 100
@@ -24,5 +25,5 @@ def delete(server: Server, places: Places, session_id: str, *, is_live: bool, tr
         raise Conflict(f"session {session_id} keeps changing", hint=f"maestro session end {session_id} first")
     server.run(index.forget_session(server.terms, session_id))
     home = places.own
-    with_retries(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
+    once_unlocked(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
     places.project.index_drop(session_id)

@@ -19,7 +19,8 @@ from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import claims, runs
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as session_ops
-from maestro_state.upkeep.checkpoint import Checkpoints, with_retries
+from maestro_state.upkeep.checkpoint import Checkpoints
+from maestro_state.upkeep.unlocked import once_unlocked
 
 #: Sessions that a list freezes, at most of each kind; the sweep does the rest.
 NOTICED_MAX = 20
@@ -100,7 +101,7 @@ class Expiry:
             return None
         if self._server.fetch(session_ops.has_session(self._server.terms, session_id)):
             return None
-        frozen = with_retries(lambda: expiry.freeze(home, session_id, now_ms))
+        frozen = once_unlocked(lambda: expiry.freeze(home, session_id, now_ms))
         if frozen and home.path == self._places.own.path:
             self._places.project.index_refresh(IndexRow.of(frozen))
         return frozen

@@ -17,7 +17,6 @@ from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
 from maestro_state.errors import (
     AmbiguousReference,
-    ArchiveBusy,
     FileCorrupt,
     InvalidValue,
     MaestroError,
@@ -35,6 +34,7 @@ from maestro_state.mirror.writer import Generation, replacing
 from maestro_state.models.names import is_session_id
 from maestro_state.state.calls import parcels
 from maestro_state.state.calls.parcels import BEGIN, END, FAILED, NONE, PART, Piece
+from maestro_state.upkeep.unlocked import once_unlocked
 from maestro_state.vocabulary import FROZEN
 
 #: Seconds to wait for a worker to answer, and then for each piece.
@@ -140,13 +140,12 @@ class Pull:
 
     def _opened(self, stack: ExitStack, session_id: str, token: str) -> Generation:
         """Open the next generation as soon as whoever has it lets go; the sender is kept waiting meanwhile."""
-        for _ in range(_LOCK_TRIES):
-            try:
-                return stack.enter_context(replacing(self._places.own, session_id))
-            except ArchiveBusy:
-                self._server.fetch(parcels.wait_for(self._server.terms, token))
-                time.sleep(_LOCK_PAUSE_S)
-        return stack.enter_context(replacing(self._places.own, session_id))
+        return once_unlocked(
+            lambda: stack.enter_context(replacing(self._places.own, session_id)),
+            meanwhile=lambda: self._server.fetch(parcels.wait_for(self._server.terms, token)),
+            tries=_LOCK_TRIES,
+            pause_s=_LOCK_PAUSE_S,
+        )
 
     def _pieces(self, token: str, session_id: str) -> Iterator[Piece]:
         number = 1

@@ -13,7 +13,8 @@ import pytest
 
 from maestro_state.errors import ServerUnavailable
 from maestro_state.net import connect, connect_async
-from maestro_state.net.faults import ConnectionLostError, ReplyError, RetryPolicy, Where
+from maestro_state.net.faults import ConnectionLostError, ReplyError, Where
+from maestro_state.net.retry import RetryPolicy
 from tests.support.servers import free_port, lossy_proxy, raw_call, raw_socket, valkey
 from tests.support.waiting import wait_until
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,8 @@ from maestro_state import Maestro
 from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.local import embedded
 from maestro_state.local.embedded import fail_stop
+from maestro_state.local.embedded.answering import open_server
 from maestro_state.local.embedded.paths import socket_address
-from maestro_state.local.embedded.wire import Wire
 from tests.support.embedded_project import call, servers, temporary_project
 from tests.support.waiting import wait_until
 
@@ -63,7 +63,7 @@ def _write_until_refused(root: Path) -> dict[str, int]:
         child = os.fork()
         if child == 0:
             stored = 0
-            with suppress(BaseException), Wire(socket_address(root), timeout_s=60) as wire:
+            with suppress(BaseException), closing(open_server(socket_address(root), timeout_s=60)) as wire:
                 while True:
                     wire.call("XADD", f"writer{number}", "*", "message", "x" * 300)
                     stored += 1

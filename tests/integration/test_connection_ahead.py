@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 
 from maestro_state.net import ReplyError, connect, connect_async
-from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
+from maestro_state.net.own_client import async_connection_of, connection_of
 from tests.support.servers import lossy_proxy, raw_call, valkey
 from tests.support.waiting import wait_until
 
@@ -61,7 +61,7 @@ async def test_every_page_comes_once_and_in_order(server):
     filled = fakeredis.FakeRedis(server=fake)
     for number in range(1, COUNT + 1):
         filled.xadd("stream", {"n": number}, id=f"{number}-0")
-    for connection in (connect(server.url), LibraryConnection(fakeredis.FakeRedis(server=fake, protocol=2))):
+    for connection in (connect(server.url), connection_of(fakeredis.FakeRedis(server=fake, protocol=2))):
         found = []
         for page in connection.replies(page_after("0"), following):
             found.append(page)
@@ -69,7 +69,7 @@ async def test_every_page_comes_once_and_in_order(server):
         assert numbers(found) == list(range(1, COUNT + 1))
         assert list(connection.replies(None, following)) == []
         connection.close()
-    library = AsyncLibraryConnection(fakeredis.FakeAsyncRedis(server=fake, protocol=2))
+    library = async_connection_of(fakeredis.FakeAsyncRedis(server=fake, protocol=2))
     for connection in (connect_async(server.url), library):
         found = []
         async for page in connection.replies(page_after("0"), following):

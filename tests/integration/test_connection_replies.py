@@ -12,7 +12,7 @@ import redis
 
 from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.net import ReplyError, connect, connect_async
-from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
+from maestro_state.net.own_client import async_connection_of, connection_of
 from tests.support.servers import free_port, raw_call, valkey
 
 COMMANDS = [
@@ -83,12 +83,12 @@ def test_library_returns_what_the_wire_returns(server, wire):
     assert wire.call("GET", b"\x00\xff") == b"\r\n$3\r\n"
     for client in (bare_redis(server), fakeredis.FakeRedis(protocol=2)):
         raw_call(server, "FLUSHALL")
-        library = LibraryConnection(client)
+        library = connection_of(client)
         assert [library.call(*command) for command in COMMANDS] == expected
         library.call("FLUSHALL")
         assert library.calls(COMMANDS) == expected
         library.close()
-    library = LibraryConnection(bare_redis(server))
+    library = connection_of(bare_redis(server))
     # fakeredis answers [] here, so nobody may tell the two apart.
     assert library.call("XREAD", "STREAMS", "stream", "9") is None
     assert wire.call("XREAD", "STREAMS", "stream", "9") is None
@@ -98,8 +98,8 @@ def test_library_returns_what_the_wire_returns(server, wire):
 async def test_async_returns_what_the_wire_returns(server, wire):
     """Every reply is equal over the asyncio wire and over redis-py's asyncio client."""
     expected = [wire.call(*command) for command in COMMANDS]
-    library = AsyncLibraryConnection(redis.asyncio.Redis(unix_socket_path=server.socket, protocol=2))
-    fake = AsyncLibraryConnection(fakeredis.FakeAsyncRedis(protocol=2))
+    library = async_connection_of(redis.asyncio.Redis(unix_socket_path=server.socket, protocol=2))
+    fake = async_connection_of(fakeredis.FakeAsyncRedis(protocol=2))
     for connection in (connect_async(server.url), library, fake):
         raw_call(server, "FLUSHALL")
         assert [await connection.call(*command) for command in COMMANDS] == expected
@@ -137,8 +137,8 @@ async def test_large_replies_and_pipelines_async(server, wire):
 
 def test_pipeline_raises_after_everything_ran(server, wire):
     """An error in a pipeline is raised when all replies are read; the connection stays in step."""
-    fake = LibraryConnection(fakeredis.FakeRedis(protocol=2))
-    for connection in (wire, LibraryConnection(bare_redis(server)), fake):
+    fake = connection_of(fakeredis.FakeRedis(protocol=2))
+    for connection in (wire, connection_of(bare_redis(server)), fake):
         connection.call("FLUSHALL")
         with pytest.raises(ReplyError, match="WRONGTYPE"):
             connection.calls([("SET", "s", "1"), ("HGET", "s", "f"), ("SET", "after", "ran")])
@@ -159,7 +159,7 @@ def test_error_replies(server, wire, command, kind):
     """An error reply keeps its first word and its text, whichever client read it."""
     wire.call("SET", "s", "1")
     texts = set()
-    for connection in (wire, LibraryConnection(bare_redis(server))):
+    for connection in (wire, connection_of(bare_redis(server))):
         with pytest.raises(ReplyError) as raised:
             connection.call(*command)
         assert (raised.value.kind, raised.value.code) == (kind, "server_reply")
@@ -172,7 +172,7 @@ async def test_script_unknown_to_the_server_is_sent(server, wire):
     script = Lua("return {KEYS[1], KEYS[2], ARGV[1]}")
     expected = [b"a", b"b", b"c"]
     later = connect_async(server.url)
-    fake = LibraryConnection(fakeredis.FakeRedis(protocol=2))
+    fake = connection_of(fakeredis.FakeRedis(protocol=2))
     assert fake.script(script, ["a", "b"], ["c"]) == expected
     fake.close()
     for lose in (True, False):
@@ -182,7 +182,7 @@ async def test_script_unknown_to_the_server_is_sent(server, wire):
         if lose:
             raw_call(server, "SCRIPT", "FLUSH")
         assert await later.script(script, ["a", "b"], ["c"]) == expected
-        assert LibraryConnection(bare_redis(server)).script(script, ["a", "b"], ["c"]) == expected
+        assert connection_of(bare_redis(server)).script(script, ["a", "b"], ["c"]) == expected
     await later.close()
     with pytest.raises(ReplyError, match="broken"):
         wire.script(Lua("return redis.error_reply('ERR broken')"), [], [])
@@ -192,7 +192,7 @@ def test_full_memory_is_a_storage_error(server, wire):
     """A server out of memory is named as such, for plain commands and for scripts."""
     raw_call(server, "CONFIG", "SET", "maxmemory", "1")
     try:
-        for connection in (wire, LibraryConnection(bare_redis(server))):
+        for connection in (wire, connection_of(bare_redis(server))):
             with pytest.raises(ServerStorageError, match="cannot store"):
                 connection.call("SET", "a", "b")
             with pytest.raises(ServerStorageError):

@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from maestro_state.local import embedded
+from maestro_state.local.embedded.answering import open_server, read_info
 from maestro_state.local.embedded.paths import data_path, socket_address
-from maestro_state.local.embedded.wire import Wire, read_info
 from tests.support.embedded_project import call, end, is_alive, run_python, servers, supervisors, temporary_project
 from tests.support.waiting import wait_until
 
@@ -30,6 +31,7 @@ threading.Event().wait()
 
 SUPERVISE = f"""
 import sys
+from contextlib import closing
 from pathlib import Path
 from maestro_workers.stack.services import Keeper, ProcessService
 from maestro_workers.stack.supervisor import supervise
@@ -69,7 +71,7 @@ def stack_log(root: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def looks(wire: Wire) -> int:
+def looks(wire) -> int:
     """Count how often the supervisor has looked at the server, without being a new client."""
     row = read_info(wire.call("INFO", "commandstats")).get("cmdstat_client|list", "calls=0,")
     return int(row.split("calls=")[1].split(",")[0])
@@ -125,7 +127,7 @@ def test_a_stack_with_a_client_does_not_stop(project, monkeypatch):
     """Control: somebody connected, however quiet, keeps the stack up; it stops once they have left."""
     monkeypatch.setenv("MAESTRO_STACK_IDLE_SECONDS", "1")
     embedded.ensure(project, supervise=False)
-    with Wire(socket_address(project)) as wire:
+    with closing(open_server(socket_address(project))) as wire:
         embedded.ensure_supervisor(project)
         # A look each quarter of the idle time: twelve are three idle times.
         wait_until(lambda: looks(wire) >= 12, "the supervisor has looked for three idle times")
@@ -204,11 +206,11 @@ def test_the_supervisor_stays_when_the_server_is_killed_and_restarted(project):
     """Services survive a server that comes back; the supervisor looks after the new one."""
     embedded.ensure(project, supervise=False)
     with start_supervisor(project, idle_s=8) as supervisor:
-        with Wire(socket_address(project)):  # so that it does not stop for idling before that
+        with closing(open_server(socket_address(project))):  # so that it does not stop for idling before that
             wait_until(lambda: service_pids(project), "the service has started")
         end(*servers(project))
         embedded.ensure(project)
-        with Wire(socket_address(project)) as wire:
+        with closing(open_server(socket_address(project))) as wire:
             wait_until(lambda: looks(wire) > 0, "the supervisor looks at the new server")
         assert supervisors(project) == [supervisor.pid]
         assert len(service_pids(project)) == 1
@@ -219,7 +221,7 @@ def test_the_supervisor_leaves_when_the_server_stays_away(project):
     """With no server to look after, it ends its services and itself."""
     embedded.ensure(project, supervise=False)
     # Somebody is connected: it does not stop for idling, however long the service takes to start.
-    with Wire(socket_address(project)), start_supervisor(project, idle_s=2, gone_s=0.5) as supervisor:
+    with closing(open_server(socket_address(project))), start_supervisor(project, idle_s=2, gone_s=0.5) as supervisor:
         wait_until(lambda: service_pids(project), "the service has started")
         end(*servers(project))
         assert supervisor.wait(60) == 0
@@ -241,7 +243,7 @@ def test_a_removed_project_folder_ends_its_stack(project):
     """When somebody deletes .maestro, the server that lost its files does not stay behind."""
     embedded.ensure(project, supervise=False)
     with start_supervisor(project, idle_s=2) as supervisor:
-        with Wire(socket_address(project)) as wire:
+        with closing(open_server(socket_address(project))) as wire:
             wait_until(lambda: looks(wire) > 0, "the supervisor is connected")
         lost = servers(project)
         shutil.rmtree(project / ".maestro")

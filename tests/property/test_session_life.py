@@ -14,7 +14,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from maestro_state import Maestro
 from maestro_state.errors import SessionExpired
-from maestro_state.net.redis_py import LibraryConnection
+from maestro_state.net.own_client import connection_of
 from tests.property.session_machine import SessionLife
 from tests.property.session_model import Modelled
 from tests.support.servers import valkey
@@ -32,8 +32,8 @@ def lives(examples: int, steps: int) -> settings:
 def on_fake(most: int) -> type[SessionLife]:
     """Return lives on a fake server."""
     server = fakeredis.FakeServer(version=(7,))
-    # One client for all lives: a Lua machine of its own for each would take most of the time.
-    client = fakeredis.FakeRedis(server=server, protocol=2)
+    # One connection for all lives: a Lua machine of its own for each would take most of the time.
+    connection = connection_of(fakeredis.FakeRedis(server=server))
 
     class OnFake(SessionLife):
         raw = fakeredis.FakeRedis(server=server)
@@ -41,7 +41,7 @@ def on_fake(most: int) -> type[SessionLife]:
 
         def connect(self) -> None:
             self.maestro = Maestro(self.project, now_ms=self.clock)
-            self.maestro.server.connection = LibraryConnection(client)
+            self.maestro.server.connection = connection
 
     return OnFake
 

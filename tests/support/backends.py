@@ -12,7 +12,6 @@ import fakeredis
 import redis
 
 from maestro_state import AsyncMaestro, Maestro
-from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
 
 
 @dataclass
@@ -44,29 +43,30 @@ class Clock:
 def _fake(project: Path) -> Iterator[Backend]:
     server = fakeredis.FakeServer(version=(7,))
 
-    def on_fake(maestro: Maestro) -> Maestro:
-        maestro.server.connection = LibraryConnection(fakeredis.FakeRedis(server=server, protocol=2))
-        return maestro
-
     def open_sync(**options: Any) -> Maestro:
-        return on_fake(Maestro(project, **options))
+        return Maestro(project, client=fakeredis.FakeRedis(server=server), **options)
 
     def open_async(**options: Any) -> AsyncMaestro:
-        maestro = AsyncMaestro(project, **options)
-        on_fake(maestro.blocking)
-        maestro.server.connection = AsyncLibraryConnection(fakeredis.FakeAsyncRedis(server=server, protocol=2))
-        return maestro
+        client, blocking = fakeredis.FakeAsyncRedis(server=server), fakeredis.FakeRedis(server=server)
+        return AsyncMaestro(project, client=client, blocking_client=blocking, **options)
 
     yield Backend("fake", project, fakeredis.FakeRedis(server=server), open_sync, open_async)
 
 
 @contextmanager
-def _real(project: Path) -> Iterator[Backend]:
+def _served(project: Path) -> Iterator[str]:
     from maestro_state.local.embedded import ensure, socket_path, stop
 
     ensure(project, supervise=False)
-    raw = redis.Redis(unix_socket_path=str(socket_path(project)))
     try:
+        yield str(socket_path(project))
+    finally:
+        stop(project)
+
+
+@contextmanager
+def _real(project: Path) -> Iterator[Backend]:
+    with _served(project) as path, redis.Redis(unix_socket_path=path) as raw:
         yield Backend(
             "real",
             project,
@@ -74,9 +74,24 @@ def _real(project: Path) -> Iterator[Backend]:
             lambda **options: Maestro(project, **options),
             lambda **options: AsyncMaestro(project, **options),
         )
-    finally:
-        raw.close()
-        stop(project)
 
 
-BACKENDS: dict[str, Any] = {"fake": _fake, "real": _real}
+@contextmanager
+def _own_client(project: Path) -> Iterator[Backend]:
+    """The real server, reached like a client of the user's own: RESP3, decoded replies, a pool that makes one wait."""
+    with _served(project) as path, redis.Redis(unix_socket_path=path) as raw:
+        kind, options = redis.UnixDomainSocketConnection, {"path": path, "decode_responses": True, "max_connections": 2}
+        client = redis.Redis(connection_pool=redis.BlockingConnectionPool(connection_class=kind, **options))
+        later = redis.asyncio.Redis(unix_socket_path=path, decode_responses=True)
+        yield Backend(
+            "client",
+            project,
+            raw,
+            lambda **options: Maestro(project, client=client, **options),
+            lambda **options: AsyncMaestro(project, client=later, **options),
+        )
+        for one in (client, later):  # never used, so there is nothing to close either
+            assert [count for count, _ in one.connection_pool.get_connection_count()] == [0, 0]
+
+
+BACKENDS: dict[str, Any] = {"fake": _fake, "real": _real, "client": _own_client}

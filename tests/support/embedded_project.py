@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maestro_state.local.embedded.answering import open_server
 from maestro_state.local.embedded.paths import data_path, socket_address
-from maestro_state.local.embedded.wire import Wire
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def open_files(pid: int) -> set[str]:
 
 def call(root: Path, *words: str) -> str:
     """Send one command to the project's server."""
-    with Wire(socket_address(root)) as wire:
-        return wire.call(*words)
+    with closing(open_server(socket_address(root))) as link:
+        reply = link.call(*words)
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
 
 
 def run_python(code: str, *arguments: str, **options: object) -> subprocess.Popen[bytes]:

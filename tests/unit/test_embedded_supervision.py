@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 from maestro_workers.stack.services import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_AFTER_S, Keeper
 
+from maestro_state.local.embedded.answering import read_info
 from maestro_state.local.embedded.server import last_reason
-from maestro_state.local.embedded.wire import read_info
 
 
 @dataclass
@@ -107,5 +107,5 @@ def test_the_reason_is_the_last_warning_as_clean_text(log, reason):
 
 def test_info_is_read_field_by_field():
     """Headings and blank lines are left out, values keep their colons."""
-    text = "# Server\r\nvalkey_version:9.1.2\r\n\r\nexecutable:/a:b\r\n"
+    text = b"# Server\r\nvalkey_version:9.1.2\r\n\r\nexecutable:/a:b\r\n"
     assert read_info(text) == {"valkey_version": "9.1.2", "executable": "/a:b"}

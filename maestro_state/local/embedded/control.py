@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from maestro_state.errors import ServerUnavailable
 from maestro_state.fs import locks
 from maestro_state.fs.private import open_own_file
 from maestro_state.local.embedded import origin, paths
+from maestro_state.local.embedded.answering import Answer, open_server, ping, read_info
 from maestro_state.local.embedded.origin import has_data, vouch
 from maestro_state.local.embedded.supervision import stop_supervisor
-from maestro_state.local.embedded.wire import Answer, Wire, WireError, ping, read_info
+from maestro_state.net.faults import ReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,12 +48,10 @@ def status(root: Path) -> Status:
     socket = paths.socket_address(root)
     address = f"unix://{socket}"
     try:
-        with Wire(socket) as wire:
-            info = read_info(wire.call("INFO", "server"))
-    except WireError:
+        with closing(open_server(socket)) as link:
+            info = read_info(link.call("INFO", "server"))
+    except (ReplyError, TimeoutError):
         return Status(True, address)  # up, and not able to say more yet
-    except TimeoutError:
-        return Status(True, address)
     except OSError:
         return Status(False, address)
     pid = info.get("process_id", "")
@@ -167,9 +166,9 @@ def shut_down(socket: str) -> bool:
     Without an argument: the append-only file is flushed and synced, and no second copy is written.
     """
     try:
-        with Wire(socket) as wire:
-            wire.call("SHUTDOWN")
-    except WireError as error:
+        with closing(open_server(socket)) as link:
+            link.call("SHUTDOWN")
+    except ReplyError as error:
         reason = "".join(char for char in str(error) if char.isprintable())[:300]
         raise ServerUnavailable(
             f"the embedded server refuses to stop: {reason}", hint="free disk space, then try again"

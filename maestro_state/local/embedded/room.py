@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maestro_state.local.embedded.wire import Wire
+    from maestro_state.net.sync_socket import Link
 
 #: Bytes that must be free for the server to take writes: a hundredth of the disk, at least and at most so many.
 #: Archives are still to be written, and the server is told only every few seconds.
@@ -56,14 +56,14 @@ class Room:
         """Know nothing of the server yet."""
         self._writes: bool | None = None
 
-    def tend(self, folder: int, wire: Wire) -> bool | None:
+    def tend(self, folder: int, link: Link) -> bool | None:
         """Tell the server whether to take writes when that has changed; return the new answer then.
 
-        Raises what `Wire.call` raises.
+        Raises what `Link.call` raises.
         """
         writes = not looks_full(folder) if self._writes else storage_trouble(folder) is None
         if writes == self._writes:
             return None
-        wire.call("CONFIG", "SET", REFUSE_WRITES, "0" if writes else "1")
+        link.call("CONFIG", "SET", REFUSE_WRITES, "0" if writes else "1")
         self._writes = writes
         return writes

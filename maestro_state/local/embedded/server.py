@@ -15,7 +15,7 @@ from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.fs import locks
 from maestro_state.fs.private import open_own_file
 from maestro_state.local.embedded import paths
-from maestro_state.local.embedded.wire import Answer, ping
+from maestro_state.local.embedded.answering import Answer, ping
 
 if TYPE_CHECKING:
     import subprocess

@@ -22,8 +22,8 @@ from maestro_state.fs.kernel import keep_private
 from maestro_state.fs.private import open_own_file
 from maestro_state.local.embedded import is_running, paths
 from maestro_state.local.embedded.control import sync_data
-from maestro_state.local.embedded.wire import WireError
 from maestro_state.local.settings import load_settings
+from maestro_state.net import ReplyError
 from maestro_workers.stack.loop import Loop
 from maestro_workers.stack.members import stack_parts
 from maestro_workers.stack.services import Part
@@ -144,7 +144,7 @@ class Supervisor:
             return False  # the parts come back with the next look
         try:
             usage.shut_down()
-        except WireError as error:
+        except ReplyError as error:
             self.log(f"server_refuses_to_stop reason={str(error)[:200]!r}")
             return False
         self.log("server_stopped_idle")

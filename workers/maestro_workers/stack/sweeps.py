@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError
-from maestro_state.local.embedded.wire import read_info
+from maestro_state.local.embedded.answering import read_info
 from maestro_state.local.logs import configure_logs, get_logger
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import index
@@ -155,5 +155,5 @@ def _has_work(maestro: Maestro, within_s: float) -> bool:
 
 def _count_changes(maestro: Maestro) -> int:
     """Return how many changes the server has seen, of whatever kind: the index may have lost who they were by."""
-    found = read_info(maestro.server.connection.call("INFO", "persistence").decode())
+    found = read_info(maestro.server.connection.call("INFO", "persistence"))
     return int(found.get("rdb_changes_since_last_save", "0"))

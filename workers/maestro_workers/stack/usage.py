@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError
+from maestro_state.local.embedded.answering import open_server, read_info
 from maestro_state.local.embedded.paths import socket_address
 from maestro_state.local.embedded.room import Room
-from maestro_state.local.embedded.wire import Wire, WireError, read_info
+from maestro_state.net import ReplyError
 from maestro_workers.stack.log_rewrite import Tidying
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from maestro_state import Maestro
+    from maestro_state.net.sync_socket import Link
 
 #: Clients whose name starts so are the supervisor and its services: their being connected is not use.
 SERVICE_CLIENT = "maestro-stack"
@@ -33,7 +35,7 @@ class Usage:
     """
 
     socket: Callable[[], str]
-    _wire: Wire | None = None
+    _link: Link | None = None
     _connections: int | None = None
     _tidying: Tidying = field(default_factory=Tidying)
     _room: Room = field(default_factory=Room)
@@ -44,10 +46,10 @@ class Usage:
         Discounted, connections made since then do not count: some were the stack's own.
         """
         try:
-            wire = self._connect()
-            made = int(read_info(wire.call("INFO", "stats")).get("total_connections_received", "0"))
-            foreign = _foreign(wire)
-        except WireError:
+            link = self._connect()
+            made = int(read_info(link.call("INFO", "stats")).get("total_connections_received", "0"))
+            foreign = _foreign(link)
+        except ReplyError:
             return True  # reading its data, or busy with a script: not idle
         except TimeoutError:
             self.close()  # a late answer would be taken for the next one
@@ -62,7 +64,7 @@ class Usage:
         """Say whether anybody but the stack itself is connected."""
         try:
             return _foreign(self._connect())
-        except (WireError, OSError):
+        except (ReplyError, OSError):
             return False
 
     def tidy(self, now_s: float) -> bool:
@@ -72,11 +74,11 @@ class Usage:
             sizes = int(found.get("aof_current_size", "0")), int(found.get("aof_base_size", "0"))
             if found.get("aof_rewrite_in_progress") != "0" or not self._tidying.is_due(now_s, *sizes):
                 return False
-            self._wire.call("BGREWRITEAOF")  # type: ignore[union-attr]
+            self._link.call("BGREWRITEAOF")  # type: ignore[union-attr]
         except TimeoutError:
             self.close()  # a late answer would be taken for the next one
             return False
-        except (WireError, OSError, ValueError):
+        except (ReplyError, OSError, ValueError):
             return False  # the next look shows what is wrong, or is in time
         return True
 
@@ -84,16 +86,16 @@ class Usage:
         """Have the server refuse writes while its disk is full; return whether it takes them when that changed."""
         try:
             return self._room.tend(folder, self._connect())
-        except (WireError, OSError):
+        except (ReplyError, OSError):
             return None  # the next look shows what is wrong, or is in time
 
     def shut_down(self) -> None:
-        """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""
-        if self._wire is None:
+        """Stop the server this connection leads to, and no other one; raise ReplyError when it refuses."""
+        if self._link is None:
             return
         try:
             with suppress(OSError):  # it answers by hanging up
-                self._wire.call("SHUTDOWN")
+                self._link.call("SHUTDOWN")
         finally:
             self.close()
 
@@ -103,36 +105,30 @@ class Usage:
         For one whose folder was removed: stopping, it would tidy away the socket and the pid file that by now belong
         to the next server in that place.
         """
-        if self._wire is None:
+        if self._link is None:
             return
         try:
-            with suppress(WireError, OSError):
-                os.kill(int(read_info(self._wire.call("INFO", "server"))["process_id"]), signal.SIGKILL)
+            with suppress(ReplyError, OSError):
+                os.kill(int(read_info(self._link.call("INFO", "server"))["process_id"]), signal.SIGKILL)
         finally:
             self.close()
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = self._connections = None
+        if self._link is not None:
+            self._link.close()
+        self._link = self._connections = None
         self._room = Room()  # the next server has been told nothing
 
-    def _connect(self) -> Wire:
-        if self._wire is None:
-            wire = Wire(self.socket())
-            try:
-                wire.call("CLIENT", "SETNAME", SERVICE_CLIENT)
-            except (WireError, OSError):
-                wire.close()
-                raise
-            self._wire = wire
-        return self._wire
+    def _connect(self) -> Link:
+        if self._link is None:
+            self._link = open_server(self.socket(), name=SERVICE_CLIENT)
+        return self._link
 
 
-def _foreign(wire: Wire) -> bool:
-    clients = wire.call("CLIENT", "LIST").splitlines()
-    return any(f" name={SERVICE_CLIENT}" not in client for client in clients)
+def _foreign(link: Link) -> bool:
+    clients = link.call("CLIENT", "LIST").splitlines()
+    return any(b" name=" + SERVICE_CLIENT.encode() not in client for client in clients)
 
 
 class Insider:
