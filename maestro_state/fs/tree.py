@@ -12,7 +12,8 @@ from typing import Self
 
 from maestro_state.errors import ArchiveFailed, WorkFailed
 from maestro_state.fs.entry import FileEntry
-from maestro_state.fs.handles import Folder, write_all
+from maestro_state.fs.handles import Folder
+from maestro_state.fs.opening import write_all
 
 #: Folders kept open at a time, beside those on the way to the one in use: an eighth of what a process may have open,
 #: since up to four trees are open at a time.

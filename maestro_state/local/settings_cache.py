@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from maestro_state.errors import ConfigError
+from maestro_state.fs.opening import replace_file
 from maestro_state.fs.private import (
     cache_home,
     config_home,
@@ -23,7 +24,6 @@ from maestro_state.fs.private import (
     read_private,
     read_project_file,
     read_user_file,
-    write_private,
 )
 from maestro_state.local.trust import SETTINGS_FILE, record_path
 
@@ -295,7 +295,7 @@ def _store(key: str, files: _Files, env: Mapping[str, str], result: Resolved) ->
     if folder is None:
         return
     try:
-        write_private(folder, f"{key}.json", _seal(body.encode()), durable=False)
+        replace_file(folder, f"{key}.json", _seal(body.encode()), durable=False)
         _prune(folder)
     except OSError:
         return

@@ -119,7 +119,7 @@ class Home:
             _held(folder, f".{session_id}.lock", session_id),
         ):
             if folder.status(session_id) is None and (old := _set_aside(staging, session_id)):
-                staging.move_to(old, folder, session_id)
+                staging.move(old, session_id, into=folder)
             yield folder
 
     def swap(self, folder: Folder, session_id: str, staged: str) -> str | None:
@@ -131,14 +131,14 @@ class Home:
         """
         with folder.child(STAGING) as staging:
             if folder.status(session_id) is None:
-                staging.move_to(staged, folder, session_id)
+                staging.move(staged, session_id, into=folder)
                 folder.sync()
                 return None
             old = staged
             if not staging.exchange(staged, folder, session_id):
                 old = f"{staged}.old"
-                folder.move_to(session_id, staging, old)
-                staging.move_to(staged, folder, session_id)
+                folder.move(session_id, old, into=staging)
+                staging.move(staged, session_id, into=folder)
             folder.sync()
             return old
 
@@ -150,7 +150,7 @@ class Home:
             _spares(folder).discard(session_id)
             # First out of sight in one step: a kill in the middle must not leave half a session to be read.
             gone = staged_name(session_id)
-            folder.move_to(session_id, staging, gone)
+            folder.move(session_id, gone, into=staging)
             folder.sync()
             staging.remove_tree(gone)
             return True
@@ -169,7 +169,7 @@ class Home:
         """
         with self._open(True) as base, base.child(TRASH, create=True) as trash:
             kept = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
-            folder.move_to(name, trash, kept)
+            folder.move(name, kept, into=trash)
             trash.sync()
             folder.sync()
             return f"{trash.path}/{kept}"

@@ -88,7 +88,7 @@ class Spares:
             with folder:
                 ledger = self._ledger(folder, session_id, present)
                 if ledger and ledger.digest == manifest.digest and stamps_of(present, ledger.present) == ledger.present:
-                    folder.move_to(session_id, target, name)  # without it its ledger says nothing
+                    folder.move(session_id, name, into=target)  # without it its ledger says nothing
                     return ledger, ledger.present
             self.discard(session_id)
         return None, stamps_of(present, by_place(layout.folders_of(manifest.files)))
@@ -115,7 +115,7 @@ class Spares:
         if folder is None:
             return False
         with folder:
-            source.move_to(name, folder, session_id)
+            source.move(name, session_id, into=folder)
             folder.replace(f"{session_id}.json", msgspec.json.encode(ledger), durable=False)
         return True
 
