@@ -57,15 +57,7 @@ class Folder:
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
         descriptor = self.open_file(name)
-        if descriptor is None:
-            return None
-        try:
-            size = os.fstat(descriptor).st_size
-            if size > limit:
-                raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
-            return opening.read_all(descriptor, size, limit)
-        finally:
-            os.close(descriptor)
+        return None if descriptor is None else read_file(descriptor, self._inside(name), limit)
 
     def replace(self, name: str, content: bytes | Iterable[bytes], *, mode: int = 0o600, durable: bool = True) -> None:
         """Put a file in place whole, also from pieces: whoever reads meanwhile sees the old one or the new one.
@@ -92,22 +84,6 @@ class Folder:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
-
-    def times(self, names: Iterable[str]) -> dict[str, int]:
-        """Say when folders inside, and by an empty name this one, were last changed, in nanoseconds; OSError if one is
-        missing or none.
-        """
-        found = {}
-        for name in names:
-            if name:
-                _check(name)
-                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-                if not stat.S_ISDIR(status.st_mode):
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._inside(name))
-            else:
-                status = os.fstat(self._fd)
-            found[name] = status.st_mtime_ns
-        return found
 
     @property
     def descriptor(self) -> int:
@@ -290,6 +266,17 @@ class Folder:
     ) -> None:
         """Close."""
         self.close()
+
+
+def read_file(descriptor: int, path: str, limit: int) -> bytes:
+    """Read an open file to its end and close it; refuse one above the limit."""
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > limit:
+            raise FileCorrupt(f"{path} is not a file of Maestro's", hint="move it away")
+        return opening.read_all(descriptor, size, limit)
+    finally:
+        os.close(descriptor)
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
