@@ -127,7 +127,7 @@ def checkpoints(bench: Rig) -> Iterator[Row]:
         other = fill(bench)
         sync_all(project)
         full.append(timed(lambda other=other: maestro.archive.sync(other)))
-    # The first two make the two trees that take turns from then on.
+    # The first two find cold caches.
     long_ms, short_ms = (statistics.median(taken[runs][2:]) for runs in sessions)
     yield Row("checkpoint after one run", "full flush", long_ms, statistics.median(full[2:]), "ms", 0.1)
     yield Row(f"… after {RUNS} runs", f"… after {RUNS // 4} runs", long_ms, short_ms, "ms")

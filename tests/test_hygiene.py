@@ -76,6 +76,13 @@ def test_files_stay_small():
     assert not long
 
 
+def test_only_the_file_layer_says_how_a_name_is_opened():
+    """No room opens files its own way: what must not follow a link comes through `fs`."""
+    paths = [path for top in ("maestro_state", "workers", "cli") for path in (ROOT / top).rglob("*.py")]
+    found = [path.relative_to(ROOT).as_posix() for path in paths if "O_NOFOLLOW" in path.read_text(encoding="utf-8")]
+    assert found == ["maestro_state/fs/opening.py"]
+
+
 def test_reading_commands_import_nothing_heavy():
     """`session list` pays for click, msgspec and a socket, and for no library it does not use."""
     heavy = ("asyncio", "redis", "rq", "pydantic", "structlog", "logging", "urllib.request", "pathlib", "tempfile")

@@ -11,15 +11,13 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused, WorkFailed
+from maestro_state.fs.opening import open_file, open_folder, open_top, read_all
 
 #: Folders whose content never becomes context: Maestro's own, and git's.
 PRIVATE = (".maestro", ".git")
 
 #: Where Maestro keeps work sessions and discussions: never meant when a folder or a glob is.
 OWN_FOLDERS = ("docs/sessions/", "docs/maestro/sessions/")
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 #: Open folders kept at hand; reading a tree in order needs few.
 _FOLDERS_MAX = 64
@@ -46,7 +44,7 @@ class Tree:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Open the root."""
         self.root = os.path.realpath(root)
-        self._fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd = open_top(self.root)
         self._folders: dict[str, int] = {}
 
     def place(self, folder: str, name: str, *, follow: bool) -> Place:
@@ -89,14 +87,14 @@ class Tree:
         """
         try:
             if place.is_outside:
-                descriptor = os.open(place.real, _FILE)
+                descriptor = os.open(place.real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             else:
                 folder, name = self._folder_of(place.real)
-                descriptor = os.open(name, _FILE | os.O_NOFOLLOW, dir_fd=folder)
+                descriptor = open_file(folder, name)
             try:
                 status = os.fstat(descriptor)
                 check_file(place.path_rel, status, limit)
-                data = _read_all(descriptor, status.st_size, limit)
+                data = read_all(descriptor, status.st_size, limit)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -123,7 +121,7 @@ class Tree:
         if known is not None:
             return known, name
         parent, last = self._folder_of(above)
-        descriptor = os.open(last, _FOLDER, dir_fd=parent)
+        descriptor = open_folder(parent, last)
         if len(self._folders) >= _FOLDERS_MAX:
             self._forget()
         self._folders[above] = descriptor
@@ -163,18 +161,6 @@ def too_large(name: str, size: int, limit: int) -> ContentTooLarge:
         f"{name} is {size} bytes; one item of context holds at most {limit}",
         hint="add a part of it, or raise MAESTRO_MAX_BLOB_BYTES",
     )
-
-
-def _read_all(descriptor: int, size: int, limit: int) -> bytes:
-    # One byte more than it says: a second read that finds nothing is saved, a file that grows is noticed.
-    data = os.read(descriptor, size + 1)
-    if len(data) == size:
-        return data
-    parts, total = [data], len(data)
-    while total <= limit and (part := os.read(descriptor, 1 << 20)):
-        parts.append(part)
-        total += len(part)
-    return b"".join(parts)
 
 
 def _checked(path_rel: str) -> str:

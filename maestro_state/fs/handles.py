@@ -1,6 +1,6 @@
 """Folders and files of Maestro's own, touched through directory handles that never follow a link.
 
-A name given here is a single path part; what lies above was opened with O_NOFOLLOW, so nothing a repository contains
+A name given here is a single path part; what lies above was opened part by part, so nothing a repository contains
 can lead a write or a read outside. Files appear whole: written aside under a unique name, then renamed.
 """
 
@@ -11,18 +11,13 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from maestro_state.errors import FileCorrupt, WorkFailed
+from maestro_state.fs import opening
 from maestro_state.fs.kernel import exchange, sync_filesystem
-
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-#: Bytes read at a time beyond what a file was said to have.
-_PIECE_BYTES = 1 << 16
-_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _refuse(error: OSError, path: str) -> WorkFailed:
@@ -44,7 +39,7 @@ class Folder:
     def open(cls, path: str) -> Folder:
         """Open a folder that the user named: its own parents may be links, that is the user's business."""
         try:
-            return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path)
+            return cls(opening.open_top(path), path)
         except OSError as error:
             raise _refuse(error, path) from error
 
@@ -53,10 +48,7 @@ class Folder:
         _check(name)
         path = self._inside(name)
         try:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(name, mode, dir_fd=self._fd)
-            return Folder(os.open(name, _OPEN_FOLDER, dir_fd=self._fd), path)
+            return Folder(opening.open_folder(self._fd, name, create=create, mode=mode), path)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -65,18 +57,7 @@ class Folder:
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
         descriptor = self.open_file(name)
-        if descriptor is None:
-            return None
-        try:
-            size = os.fstat(descriptor).st_size
-            if size > limit:
-                raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
-            content = os.read(descriptor, size + 1)
-            while len(content) <= limit and (piece := os.read(descriptor, _PIECE_BYTES)):
-                content += piece  # it grows while it is read, or is none that has a size
-            return content
-        finally:
-            os.close(descriptor)
+        return None if descriptor is None else read_file(descriptor, self._inside(name), limit)
 
     def replace(self, name: str, content: bytes | Iterable[bytes], *, mode: int = 0o600, durable: bool = True) -> None:
         """Put a file in place whole, also from pieces: whoever reads meanwhile sees the old one or the new one.
@@ -84,22 +65,8 @@ class Folder:
         Whoever writes many at once makes them durable together, later.
         """
         _check(name)
-        aside = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
-            descriptor = os.open(aside, _NEW_FILE, mode, dir_fd=self._fd)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.writelines([content] if isinstance(content, bytes) else content)
-                    file.flush()
-                    if durable:
-                        os.fsync(file.fileno())
-                os.rename(aside, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            except BaseException:
-                # Also when interrupted: a half-written file must not stay behind under any name.
-                os.unlink(aside, dir_fd=self._fd)
-                raise
-            if durable:
-                os.fsync(self._fd)
+            opening.replace_file(self._fd, name, content, mode=mode, durable=durable)
         except OSError as error:
             raise _refuse(error, self._inside(name)) from error
 
@@ -117,22 +84,6 @@ class Folder:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
-
-    def times(self, names: Iterable[str]) -> dict[str, int]:
-        """Say when folders inside, and by an empty name this one, were last changed, in nanoseconds; OSError if one is
-        missing or none.
-        """
-        found = {}
-        for name in names:
-            if name:
-                _check(name)
-                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-                if not stat.S_ISDIR(status.st_mode):
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._inside(name))
-            else:
-                status = os.fstat(self._fd)
-            found[name] = status.st_mtime_ns
-        return found
 
     @property
     def descriptor(self) -> int:
@@ -174,8 +125,7 @@ class Folder:
         read by too, and its size. FileExistsError when it is no file, or has a second name: it may not be changed then.
         """
         _check(name)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(name, flags, mode, dir_fd=self._fd)
+        descriptor = opening.open_file(self._fd, name, os.O_RDWR | os.O_CREAT, mode)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             os.close(descriptor)
@@ -185,14 +135,14 @@ class Folder:
     def open_again(self, name: str) -> tuple[int, int]:
         """Return a descriptor that appends to a file of one's own making, and its size."""
         _check(name)
-        descriptor = os.open(name, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        descriptor = opening.open_file(self._fd, name, os.O_RDWR | os.O_APPEND)
         return descriptor, os.fstat(descriptor).st_size
 
     def open_file(self, name: str) -> int | None:
         """Return a descriptor to read a regular file by, None when there is none; a link or a device is refused."""
         _check(name)
         try:
-            descriptor = os.open(name, _OPEN_FILE, dir_fd=self._fd)
+            descriptor = opening.open_file(self._fd, name)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -207,12 +157,6 @@ class Folder:
         _check(name)
         _check(source_name)
         os.link(source_name, name, src_dir_fd=source._fd, dst_dir_fd=self._fd, follow_symlinks=False)
-
-    def move_to(self, name: str, target: Folder, target_name: str) -> None:
-        """Rename something into another folder."""
-        _check(name)
-        _check(target_name)
-        os.rename(name, target_name, src_dir_fd=self._fd, dst_dir_fd=target._fd)
 
     def exchange(self, name: str, other: Folder, other_name: str) -> bool:
         """Swap two names in one step; False where the file system cannot."""
@@ -274,9 +218,8 @@ class Folder:
     def appending(self, name: str, *, mode: int = 0o644) -> Iterator[int]:
         """Open a file to append to, made if it is not there, held against everybody else who appends."""
         _check(name)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            descriptor = os.open(name, flags, mode, dir_fd=self._fd)
+            descriptor = opening.open_file(self._fd, name, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
@@ -304,7 +247,7 @@ class Folder:
     def _open_lock(self, name: str) -> int:
         _check(name)
         try:
-            return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+            return opening.open_file(self._fd, name, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise _refuse(error, self._inside(name)) from error
 
@@ -325,11 +268,15 @@ class Folder:
         self.close()
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write every byte, however little the kernel takes at a time."""
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def read_file(descriptor: int, path: str, limit: int) -> bytes:
+    """Read an open file to its end and close it; refuse one above the limit."""
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > limit:
+            raise FileCorrupt(f"{path} is not a file of Maestro's", hint="move it away")
+        return opening.read_all(descriptor, size, limit)
+    finally:
+        os.close(descriptor)
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

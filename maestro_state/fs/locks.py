@@ -10,7 +10,7 @@ import fcntl
 import os
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.fs.private import open_own_file
+from maestro_state.fs.opening import open_own_file
 
 
 def try_lock(folder: int, name: str) -> int | None:

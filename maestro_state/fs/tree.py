@@ -6,13 +6,15 @@ import errno
 import hashlib
 import os
 import resource
+import sys
 from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Self
 
 from maestro_state.errors import ArchiveFailed, WorkFailed
 from maestro_state.fs.entry import FileEntry
-from maestro_state.fs.handles import Folder, write_all
+from maestro_state.fs.handles import Folder, read_file
+from maestro_state.fs.opening import write_all
 
 #: Folders kept open at a time, beside those on the way to the one in use: an eighth of what a process may have open,
 #: since up to four trees are open at a time.
@@ -57,7 +59,7 @@ class Tree:
         above, _, name = path.rpartition("/")
         return self.folder(above, create=create), name
 
-    def write(self, path: str, content: bytes, *, at: int | None = None) -> None:
+    def write(self, path: str, content: bytes, at: int | None = None) -> None:
         """Write a file of one's own whole, or add to one that was written up to `at`; read it back and compare."""
         folder, name = self._place(path, create=at is None)
         descriptor, size = folder.open_own(name) if at is None else folder.open_again(name)
@@ -78,33 +80,48 @@ class Tree:
             return None
         return folder.open_file(name)
 
+    def reach(self, path: str) -> int | None:  # noqa: ARG002 - for trees of which not every byte counts
+        """Return how many bytes of a file count; None: all."""
+        return None
+
     def read(self, path: str, *, limit: int) -> bytes | None:
         """Return a file's bytes; None when there is no such file."""
-        try:
-            folder, name = self._place(path, create=False)
-        except FileNotFoundError:
-            return None
-        return folder.read(name, limit=limit)
+        descriptor = self.open(path)
+        return None if descriptor is None else read_file(descriptor, f"{self.root.path}/{path}", limit)
 
     def pieces(self, path: str, size: int = _PIECE_BYTES) -> Generator[bytes, None, None] | None:
         """Return a file's bytes piece by piece; None when there is no such file."""
-        descriptor = self.open(path)
-        return None if descriptor is None else _pieces(descriptor, size)
+        reach, descriptor = self.reach(path), self.open(path)
+        return None if descriptor is None else _pieces(descriptor, size, reach)
 
-    def entry(self, path: str) -> FileEntry | None:
-        """Read a file to its end and say what it is; None when there is no such file."""
+    def size(self, path: str) -> int | None:
+        """Return a file's size; None when there is none. What is no file is refused, as whoever reads it does."""
         descriptor = self.open(path)
         if descriptor is None:
             return None
+        try:
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+
+    def entry(self, path: str) -> FileEntry | None:
+        """Read a file to its end and say what it is; None when there is no such file."""
+        reach, descriptor = self.reach(path), self.open(path)
+        if descriptor is None:
+            return None
+        try:
+            return self.entry_of(descriptor, reach)
+        finally:
+            os.close(descriptor)
+
+    def entry_of(self, descriptor: int, reach: int | None = None) -> FileEntry:
+        """Read an open file from its beginning, and say what it is."""
         # One buffer for all files: most are small, and a new one for each costs more than reading it.
         view = self._view = self._view or memoryview(bytearray(_PIECE_BYTES))
         digest, size = hashlib.sha256(), 0
-        try:
-            while count := os.readv(descriptor, [view]):
-                digest.update(view[:count])
-                size += count
-        finally:
-            os.close(descriptor)
+        while count := os.readv(descriptor, [view if reach is None else view[: reach - size]]):
+            digest.update(view[:count])
+            size += count
         return FileEntry(digest.hexdigest(), size)
 
     def status(self, path: str) -> os.stat_result | None:
@@ -138,6 +155,22 @@ class Tree:
             self.write(path, piece, at=size)
             size += len(piece)
 
+    def move(self, path: str, target: Tree) -> None:
+        """Rename a file into another tree, to the same path."""
+        folder, name = self._place(path, create=False)
+        target_folder, target_name = target._place(path, create=True)
+        folder.move(name, target_name, into=target_folder)
+
+    def cut(self, path: str, size: int) -> None:
+        """Take away what a file of one's own has beyond a size."""
+        folder, name = self._place(path, create=False)
+        descriptor, found = folder.open_again(name)
+        try:
+            if found > size:
+                os.ftruncate(descriptor, size)
+        finally:
+            os.close(descriptor)
+
     def remove(self, path: str) -> bool:
         """Remove one file; tell whether there was one."""
         folder, name = self._place(path, create=False)
@@ -161,12 +194,12 @@ class Tree:
             else:
                 yield inner
 
-    def sync(self, written: list[str], linked: list[str]) -> None:
+    def sync(self, written: list[str], linked: list[str]) -> bool:
         """Make what was written durable, and the names of what was linked: the whole file system at once, else file
-        by file and folder by folder.
+        by file and folder by folder. Tell whether it was at once.
         """
         if self.root.sync_everything():
-            return
+            return True
         folders = {""}
         for path in written:
             descriptor = self.open(path)
@@ -181,6 +214,7 @@ class Tree:
                 folders.add(path)
         for path in sorted(folders, reverse=True):
             self.folder(path, create=False).sync()
+        return False
 
     def close(self) -> None:
         """Give all handles back. Repeatable."""
@@ -200,9 +234,11 @@ class Tree:
         self.close()
 
 
-def _pieces(descriptor: int, size: int) -> Generator[bytes, None, None]:
+def _pieces(descriptor: int, size: int, reach: int | None) -> Generator[bytes, None, None]:
+    left = sys.maxsize if reach is None else reach
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        while piece := file.read(size):
+        while piece := file.read(min(size, left)):
+            left -= len(piece)
             yield piece
 
 

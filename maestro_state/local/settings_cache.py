@@ -13,7 +13,8 @@ from hashlib import sha256
 from json import dumps, loads
 from typing import TYPE_CHECKING
 
-from maestro_state.fs.private import cache_home, is_inside, open_private_folder, read_private, write_private
+from maestro_state.fs.opening import replace_file
+from maestro_state.fs.private import cache_home, is_inside, open_private_folder, read_private
 from maestro_state.local.settings import FRESH, VARIABLES, Given, Resolved
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def remember(given: Given, result: Resolved) -> None:
     values = {name: value for name, value in result.values.items() if name not in FRESH}
     try:
         with suppress(OSError):
-            write_private(folder, _name(given), _sealed(dumps(result._replace(values=values)).encode()), durable=False)
+            replace_file(folder, _name(given), _sealed(dumps(result._replace(values=values)).encode()), durable=False)
             _prune(folder)
     finally:
         os.close(folder)

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from maestro_state.errors import ConfigError, FileCorrupt
+from maestro_state.fs.opening import open_file, replace_file
 from maestro_state.fs.private import (
     config_home,
     open_private_folder,
     read_private,
     read_project_file,
-    write_private,
 )
 
 if TYPE_CHECKING:
@@ -138,13 +138,13 @@ def _changing(env: Mapping[str, str] | None) -> Iterator[Record]:
         raise ConfigError(f"{path} cannot be used: {error.strerror}") from error
     try:
         # A file of its own: the record is replaced by renaming, which would leave a lock on the old one.
-        lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        lock = open_file(folder, _LOCK, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             record = _decode(read_private(folder, _RECORD))
             yield record
             text = json.dumps({"version": _FORMAT, "projects": record}, indent=2, sort_keys=True)
-            write_private(folder, _RECORD, text.encode() + b"\n", durable=True)
+            replace_file(folder, _RECORD, text.encode() + b"\n")
         finally:
             os.close(lock)
     except OSError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from maestro_state.clock import from_iso
-from maestro_state.fs.tree import Tree
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.mirror.view import open_view
 from maestro_state.models.run import Run, Usage
 from maestro_state.models.usage import Consumed
 
@@ -71,10 +71,7 @@ def _own_record(home: Home, session_id: str) -> _Record | None:
 
     Not held to its digest, which would cost another file and twice the time: nothing but sums is made of it.
     """
-    folder = home.open_session(session_id)
-    if folder is None:
-        return None
-    with Tree(folder) as tree:
+    with open_view(home, session_id) as tree:
         content = tree.read(layout.RECORD, limit=layout.RECORD_LIMIT)
     try:
         return None if content is None else _decode(content)

@@ -1,11 +1,11 @@
-"""A file of a new generation that is written piece by piece."""
+"""A file of an archive that is written piece by piece."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 from maestro_state.fs.entry import FileEntry
-from maestro_state.mirror.scribes import Scribes
 
 #: What a file gathers before it is written; most are complete by then.
 _BUFFER_BYTES = 1 << 19
@@ -14,16 +14,23 @@ _BUFFER_BYTES = 1 << 19
 class Growing:
     """One such file. No handle of it is kept: others are written meanwhile, and there may be many."""
 
-    def __init__(self, scribes: Scribes, path: str) -> None:
-        """Name the file; one that is there is written over."""
+    def __init__(self, path: str, write: Callable[[str, bytes, int | None], None], *, in_place: bool = False) -> None:
+        """Name the file and what writes pieces of it, each with the size it has before; None for a new one."""
         self.path = path
-        self._scribes = scribes
+        self.in_place = in_place  #: it was there before, and grows where it is
+        self._write = write
         self._hash = hashlib.sha256()
         self._size = 0
         #: Bytes that were handed on to be written; None before the first.
         self._written: int | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
+
+    def has(self, content: bytes) -> None:
+        """Take note of a piece that it has already."""
+        self._hash.update(content)
+        self._size += len(content)
+        self._written = self._size
 
     def write(self, content: bytes) -> None:
         """Add to its end."""
@@ -40,7 +47,7 @@ class Growing:
             return
         content = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
-        self._scribes.write(self.path, content, at=self._written)
+        self._write(self.path, content, self._written)
         self._written = self._size
 
     def entry(self) -> FileEntry:

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from maestro_state.errors import ArchiveBusy, SessionNotFound
+from maestro_state.errors import ArchiveBusy, SessionNotFound, WorkFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.local.project import Project
 from maestro_state.models.names import is_session_id, slugify
 
-if TYPE_CHECKING:
-    from maestro_state.mirror.spare import Spares
-
 #: The folder generations are built in: hidden, git-ignored, on the same file system.
 STAGING = ".staging"
 TRASH = "trash"
+#: What an earlier version kept beside the sessions to build checkpoints on: removed where it is found.
+_SPARE = ".spare"
 
-_STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?P<token>[0-9a-f]{12})(?P<old>\.old)?", re.ASCII)
+_STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?:[0-9a-f]{12}(?P<old>\.old)?|(?P<next>next))", re.ASCII)
 
 _TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
 
@@ -92,23 +91,26 @@ class Home:
         except FileNotFoundError:
             return set()
 
-    def open_session(self, session_id: str) -> Folder | None:
-        """Open an archived session, also one whose swap was interrupted halfway; None when there is none."""
+    def open_session(self, session_id: str) -> tuple[Folder, Folder | None] | None:
+        """Open an archived session, also one whose swap was interrupted halfway, and what waits to be put in place
+        there, if a checkpoint is under way or was killed; None when there is no such session.
+        """
         _check_id(session_id)
         try:
             with self.sessions() as folder:
                 try:
-                    return folder.child(session_id)
+                    place = folder.child(session_id)
                 except FileNotFoundError:
                     with folder.child(STAGING) as staging:
                         old = _set_aside(staging, session_id)
-                        return staging.child(old) if old else None
+                        return (staging.child(old), None) if old else None
+                return place, _pending(folder, session_id)
         except FileNotFoundError:
             return None
 
     @contextmanager
     def locked(self, session_id: str) -> Iterator[Folder]:
-        """Hold a session's lock and repair what an interrupted swap left; yields the folder of sessions.
+        """Hold a session's lock, with what an interrupted change left put right; yields the folder of sessions.
 
         Never waits, since the holder may be waiting in the same thread: raises ArchiveBusy.
         """
@@ -119,7 +121,11 @@ class Home:
             _held(folder, f".{session_id}.lock", session_id),
         ):
             if folder.status(session_id) is None and (old := _set_aside(staging, session_id)):
-                staging.move_to(old, folder, session_id)
+                staging.move(old, session_id, into=folder)
+            if staging.status(next_name(session_id)) is not None:
+                from maestro_state.mirror.pending import settle  # manifests: only where something was interrupted
+
+                settle(folder, session_id)
             yield folder
 
     def swap(self, folder: Folder, session_id: str, staged: str) -> str | None:
@@ -131,14 +137,14 @@ class Home:
         """
         with folder.child(STAGING) as staging:
             if folder.status(session_id) is None:
-                staging.move_to(staged, folder, session_id)
+                staging.move(staged, session_id, into=folder)
                 folder.sync()
                 return None
             old = staged
             if not staging.exchange(staged, folder, session_id):
                 old = f"{staged}.old"
-                folder.move_to(session_id, staging, old)
-                staging.move_to(staged, folder, session_id)
+                folder.move(session_id, old, into=staging)
+                staging.move(staged, session_id, into=folder)
             folder.sync()
             return old
 
@@ -147,10 +153,10 @@ class Home:
         with self.locked(session_id) as folder, folder.child(STAGING) as staging:
             if folder.status(session_id) is None:
                 return False
-            _spares(folder).discard(session_id)
+            _remove_spares(folder)
             # First out of sight in one step: a kill in the middle must not leave half a session to be read.
             gone = staged_name(session_id)
-            folder.move_to(session_id, staging, gone)
+            folder.move(session_id, gone, into=staging)
             folder.sync()
             staging.remove_tree(gone)
             return True
@@ -160,7 +166,7 @@ class Home:
         with self.locked(session_id) as folder:
             if folder.status(session_id) is None:
                 return None
-            _spares(folder).discard(session_id)
+            _remove_spares(folder)
             return self.put_into_trash(folder, session_id, session_id)
 
     def put_into_trash(self, folder: Folder, name: str, session_id: str) -> str:
@@ -169,7 +175,7 @@ class Home:
         """
         with self._open(True) as base, base.child(TRASH, create=True) as trash:
             kept = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
-            folder.move_to(name, trash, kept)
+            folder.move(name, kept, into=trash)
             trash.sync()
             folder.sync()
             return f"{trash.path}/{kept}"
@@ -193,7 +199,7 @@ class Home:
     def sweep_leftovers(self) -> list[str]:
         """Remove what killed flushes left; a session that is being flushed right now is left alone."""
         removed: list[str] = []
-        broken: list[str] = []
+        broken: set[str] = set()
         try:
             with self.sessions() as folder, folder.child(STAGING) as staging:
                 for name in staging.names():
@@ -203,12 +209,12 @@ class Home:
                     with folder.try_locked(f".{found['id']}.lock") as held:
                         if held is None:
                             continue
-                        if found["old"] and folder.status(found["id"]) is None:
-                            broken.append(found["id"])
+                        if found["next"] or (found["old"] and folder.status(found["id"]) is None):
+                            broken.add(found["id"])
                             continue
                         staging.remove_tree(name)
                         removed.append(name)
-                removed += _spares(folder).sweep()
+                removed += _remove_spares(folder)
                 for name in folder.names():
                     if name.startswith(".") and name.endswith(".lock") and is_session_id(name[1:-5]):
                         with folder.try_locked(name) as held:
@@ -216,16 +222,26 @@ class Home:
                                 folder.remove(name)
         except FileNotFoundError:
             return removed
-        for session_id in broken:
+        for session_id in sorted(broken):
             with self.locked(session_id):
-                removed.append(session_id)  # taking the lock put it back
+                removed.append(session_id)  # taking the lock put it right
         return removed
 
 
-def _spares(folder: Folder) -> Spares:
-    from maestro_state.mirror.spare import Spares  # digests and manifests: most commands only look where things are
+def _remove_spares(folder: Folder) -> list[str]:
+    status = folder.status(_SPARE)
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        return []
+    folder.remove_tree(_SPARE)
+    return [_SPARE]
 
-    return Spares(folder)
+
+def _pending(folder: Folder, session_id: str) -> Folder | None:
+    try:
+        with folder.child(STAGING) as staging:
+            return staging.child(next_name(session_id))
+    except (FileNotFoundError, WorkFailed):
+        return None  # a link or a file in its place: nothing Maestro left
 
 
 @contextmanager
@@ -253,6 +269,11 @@ def _set_aside(staging: Folder, session_id: str) -> str | None:
 def staged_name(session_id: str) -> str:
     """Return a name for a generation in the making, never used before."""
     return f"{session_id}.{os.urandom(6).hex()}"
+
+
+def next_name(session_id: str) -> str:
+    """Return the name of what waits to be put in place in a session's archive."""
+    return f"{session_id}.next"
 
 
 def team_folder(project: str) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from maestro_state.errors import MaestroError, SessionNotFound
+from maestro_state.errors import MaestroError
 from maestro_state.fs.tree import Tree
 from maestro_state.mirror import foreign
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.view import open_view
 
 #: The file beside an archive; only there when something was found.
 MARKS = "secrets.json"
@@ -44,10 +45,9 @@ class _Marks(msgspec.Struct, frozen=True):
 def find_leaks(home: Home, session_id: str, *, limit_bytes: int | None = None) -> list[Leak]:
     """Search what a session's runs printed, and its messages; with a limit, only as many bytes."""
     found: list[Leak] = []
-    with _opened(home, session_id) as tree:
+    with open_view(home, session_id) as tree:
         for path in _printed(tree):
-            status = tree.status(path)
-            size = status.st_size if status else 0
+            size = tree.size(path) or 0
             if size > layout.OUTPUT_LIMIT or (limit_bytes is not None and size > limit_bytes):
                 continue
             limit_bytes = None if limit_bytes is None else limit_bytes - size
@@ -56,13 +56,6 @@ def find_leaks(home: Home, session_id: str, *, limit_bytes: int | None = None) -
                 if len(found) >= LEAKS_MAX:
                     return found
     return found
-
-
-def _opened(home: Home, session_id: str) -> Tree:
-    folder = home.open_session(session_id)
-    if folder is None:
-        raise SessionNotFound(session_id)
-    return Tree(folder)
 
 
 def _printed(tree: Tree) -> Iterator[str]:
@@ -108,7 +101,7 @@ def mark(home: Home, session_id: str) -> list[Leak]:
 def marked(home: Home, session_id: str) -> int:
     """Return how many places are marked; whatever is wrong with the marks, they are only missing."""
     try:
-        with _opened(home, session_id) as tree:
+        with open_view(home, session_id) as tree:
             content = tree.read(MARKS, limit=layout.JSON_LIMIT)
         row = foreign.table(content, MARKS) if content else {}
     except MaestroError:

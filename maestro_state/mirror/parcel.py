@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from maestro_state.errors import Conflict, FileCorrupt, SessionNotFound
-from maestro_state.fs.tree import Tree
+from maestro_state.errors import Conflict, FileCorrupt
 from maestro_state.mirror import foreign
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.present import described, read_manifest
+from maestro_state.mirror.present import described
 from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.mirror.view import View, open_view
 from maestro_state.mirror.writer import Generation
 from maestro_state.models.message import id_order
 
@@ -27,12 +27,9 @@ FILES_MAX = 1_000_000
 
 def contents_of(home: Home, session_id: str, piece_bytes: int) -> Iterator[tuple[str, bytes]]:
     """Yield an archive as parts of files, the manifest first; every file has at least one part."""
-    folder = home.open_session(session_id)
-    if folder is None:
-        raise SessionNotFound(session_id)
-    with Tree(folder) as tree:
+    with open_view(home, session_id) as tree:
         # One that another program wrote has no manifest: it gets one for the way.
-        manifest = _only_a_session(read_manifest(tree, session_id) or described(tree, session_id))
+        manifest = _only_a_session(tree.manifest or described(tree, session_id))
         encoded = layout.encode_manifest(manifest)
         for at in range(0, len(encoded), piece_bytes):
             yield layout.MANIFEST, encoded[at : at + piece_bytes]
@@ -140,11 +137,10 @@ class _Staged(ArchivedSession):
         self._announced = manifest
         super().__init__(generation.home, generation.session_id)
 
-    def _tree(self) -> Tree:
-        return self._generation.written_so_far()
-
-    def _manifest(self, tree: Tree) -> layout.Manifest:  # noqa: ARG002 - it is written when the archive is put in place
-        return self._announced
+    def _tree(self) -> View:
+        tree = View(self.id, self._generation.written_so_far())
+        tree.manifest = self._announced  # it is written when the archive is put in place
+        return tree
 
     def check(self) -> None:
         """Raise FileCorrupt unless this is a session that can be read: a manifest fits whatever it was made for."""

@@ -13,17 +13,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from maestro_state.errors import FileCorrupt, MaestroError, NotFound, RemovedByCleanup, SessionNotFound
-from maestro_state.fs.tree import Tree
+from maestro_state.errors import FileCorrupt, MaestroError, NotFound, RemovedByCleanup
 from maestro_state.local.project import IndexRow, Project
 from maestro_state.mirror import foreign, removals
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.present import read_manifest
+from maestro_state.mirror.view import View, open_view
 from maestro_state.models.context import ContextItem
 from maestro_state.models.message import Event, Message
 from maestro_state.models.run import PREVIEW_BYTES, RelevantOutput, Run, SentItem, preview
 from maestro_state.models.session import Session
+
+#: How often an archive that is changed meanwhile is read.
+_TRIES = 10
 
 _E = TypeVar("_E", Message, Event, "Chunk")
 
@@ -55,19 +57,13 @@ class ArchivedSession:
         with self._tree():
             pass
 
-    def _tree(self) -> Tree:
-        folder = self._home.open_session(self.id)
-        if folder is None:
-            raise SessionNotFound(self.id)
-        return Tree(folder)
+    def _tree(self) -> View:
+        return open_view(self._home, self.id)
 
     def manifest(self) -> layout.Manifest | None:
         """Return the manifest; None when there is none that can be trusted."""
         with self._tree() as tree:
-            return self._manifest(tree)
-
-    def _manifest(self, tree: Tree) -> layout.Manifest | None:
-        return read_manifest(tree, self.id)
+            return tree.manifest
 
     def _where(self, path: str) -> str:
         return f"{self._home.path_of(self.id)}/{path}"
@@ -77,7 +73,7 @@ class ArchivedSession:
         with self._tree() as tree:
             return self._session(tree)
 
-    def _session(self, tree: Tree) -> Session:
+    def _session(self, tree: View) -> Session:
         status = tree.status(layout.SESSION)
         content = tree.read(layout.SESSION, limit=layout.JSON_LIMIT)
         if content is None or status is None:
@@ -88,10 +84,10 @@ class ArchivedSession:
     def is_own(self) -> bool:
         """Tell whether this program wrote the archive: its manifest says so, or is there and damaged."""
         with self._tree() as tree:
-            manifest = self._manifest(tree)
+            manifest = tree.manifest
             return layout.RECORD in manifest.files if manifest else tree.status(layout.MANIFEST) is not None
 
-    def _own(self, tree: Tree, manifest: layout.Manifest | None) -> layout.Record | None:
+    def _own(self, tree: View, manifest: layout.Manifest | None) -> layout.Record | None:
         """Return what this program wrote in one file, if that is still what the manifest says."""
         if manifest is None or layout.RECORD not in manifest.files:
             return None
@@ -103,20 +99,27 @@ class ArchivedSession:
     def fields(self) -> dict[str, Any]:
         """Return what the record has beyond session.json."""
         with self._tree() as tree:
-            own = self._own(tree, self._manifest(tree))
+            own = self._own(tree, tree.manifest)
             return own.fields if own else {}
 
     def contents(self) -> tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]:
-        """Return the record, the items and the runs together: one look at the disk where this program wrote it."""
-        with self._tree() as tree:
-            record, manifest = self._session(tree), self._manifest(tree)
-            own = self._own(tree, manifest)
-            runs = own.runs if own else self._read_runs(tree)
-            if record.cleanup_at:
-                runs = removals.told(runs, manifest, record.cleanup_at, self._runs_with_output(tree))
-            if own:
-                return record, own.items, runs, own.relevant
-            return record, self._read_items(tree), runs, self._read_relevant(tree)
+        """Return the record, the items and the runs together, of one generation."""
+        for _ in range(_TRIES):
+            with self._tree() as tree:
+                before, found = tree.stamp(), self._contents(tree)
+                if tree.stamp() == before:
+                    break
+        return found
+
+    def _contents(self, tree: View) -> tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]:
+        record, manifest = self._session(tree), tree.manifest
+        own = self._own(tree, manifest)
+        runs = own.runs if own else self._read_runs(tree)
+        if record.cleanup_at:
+            runs = removals.told(runs, manifest, record.cleanup_at, self._runs_with_output(tree))
+        if own:
+            return record, own.items, runs, own.relevant
+        return record, self._read_items(tree), runs, self._read_relevant(tree)
 
     def items(self) -> list[ContextItem]:
         """Return every item, removed ones too, in the order they were added."""
@@ -130,18 +133,18 @@ class ArchivedSession:
         """Return the promoted outputs."""
         return self.contents()[3]
 
-    def _read_items(self, tree: Tree) -> list[ContextItem]:
+    def _read_items(self, tree: View) -> list[ContextItem]:
         found = [name[:-5] for name in tree.names("context/items") if name.endswith(".json")]
         return [
             foreign.item(item_id, self._json(tree, layout.item_path(item_id)))
             for item_id in sorted(filter(layout.ITEM_ID.fullmatch, found), key=lambda one: int(one[4:]))
         ]
 
-    def _read_runs(self, tree: Tree) -> list[Run]:
+    def _read_runs(self, tree: View) -> list[Run]:
         found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
         return [self._read_run(tree, run_id) for run_id in sorted(found, key=int)]
 
-    def _read_run(self, tree: Tree, run_id: str) -> Run:
+    def _read_run(self, tree: View, run_id: str) -> Run:
         status = tree.status(f"runs/{run_id}")
         meta = layout.run_path(run_id, "meta.json")
         row = self._json(tree, meta) if tree.status(meta) is not None else {}
@@ -152,12 +155,12 @@ class ArchivedSession:
             run = msgspec.structs.replace(run, prompt_preview=preview(next(pieces, b"")))
         return run
 
-    def _read_relevant(self, tree: Tree) -> list[RelevantOutput]:
+    def _read_relevant(self, tree: View) -> list[RelevantOutput]:
         if tree.status(layout.RELEVANT) is None:
             return []
         return foreign.relevant(self._json(tree, layout.RELEVANT))
 
-    def _json(self, tree: Tree, path: str) -> dict[str, Any]:
+    def _json(self, tree: View, path: str) -> dict[str, Any]:
         content = tree.read(path, limit=layout.JSON_LIMIT)
         if content is None:
             raise FileCorrupt(f"{self._where(path)} is missing")
@@ -176,7 +179,7 @@ class ArchivedSession:
         with self._tree() as tree:
             wanted = self._read_run(tree, run_id).prompt_digest
             content = tree.read(path, limit=layout.CONTENT_LIMIT)
-            manifest = self._manifest(tree) if content is None else None
+            manifest = tree.manifest if content is None else None
         if manifest and path in manifest.removed:
             raise RemovedByCleanup(f"run {run_id}", manifest.removed[path].removed_at)
         if content is None and wanted:
@@ -238,11 +241,11 @@ class ArchivedSession:
                         raise RemovedByCleanup(f"the output of run {run_id}", removed_at)
                     raise self._damage(path, "is missing")
                 return
-            status = tree.status(path)
+            found = tree.size(path)
             most = layout.OUTPUT_LIMIT if wanted is None or wanted.size is None else wanted.size
-            if status is not None and status.st_size > most:
+            if found is not None and found > most:
                 pieces.close()
-                raise self._damage(path, f"is damaged: {status.st_size} bytes, should be {most} at most")
+                raise self._damage(path, f"is damaged: {found} bytes, should be {most} at most")
             digest, size = hashlib.sha256(), 0
             for piece in pieces:
                 digest.update(piece)
@@ -253,10 +256,10 @@ class ArchivedSession:
         if wanted and wanted.size is not None and size != wanted.size:
             raise self._damage(path, f"is damaged: {size} bytes, should be {wanted.size}")
 
-    def _removed_at(self, tree: Tree, path: str) -> str | None:
+    def _removed_at(self, tree: View, path: str) -> str | None:
         """Return when a cleanup removed a file that is not there; None when it should be there."""
         cleanup_at = self._session(tree).cleanup_at
-        return removals.removed_at(path, self._manifest(tree), cleanup_at) if cleanup_at else None
+        return removals.removed_at(path, tree.manifest, cleanup_at) if cleanup_at else None
 
     def last_output(self) -> dict[str, Any] | None:
         """Return which run's output is the last one."""
@@ -274,20 +277,20 @@ class ArchivedSession:
         with self._tree() as tree:
             return self._runs_with_output(tree)
 
-    def _runs_with_output(self, tree: Tree) -> set[str]:
+    def _runs_with_output(self, tree: View) -> set[str]:
         found = filter(layout.RUN_ID.fullmatch, tree.names("runs"))
         return {one for one in found if tree.status(layout.run_path(one, "output.txt")) is not None}
 
     def removed(self) -> list[str]:
         """Return the files that a cleanup removed, as far as the manifest knows."""
         with self._tree() as tree:
-            manifest = self._manifest(tree)
+            manifest = tree.manifest
         return sorted(manifest.removed) if manifest else []
 
     def is_as_written(self, path: str) -> bool:
         """Tell whether a file is what the manifest says; one of another program's, without a manifest, always is."""
         with self._tree() as tree:
-            manifest = self._manifest(tree)
+            manifest = tree.manifest
             if manifest is None or path not in manifest.files:
                 return True
             try:
@@ -308,7 +311,7 @@ class ArchivedSession:
     def record_without(self, runs: set[str], relevant: list[RelevantOutput]) -> bytes:
         """Return maestro.json without some runs, and with these promoted outputs."""
         with self._tree() as tree:
-            own = self._own(tree, self._manifest(tree))
+            own = self._own(tree, tree.manifest)
         if own is None:
             raise FileCorrupt(f"{self._where(layout.RECORD)} is damaged")
         kept = [run for run in own.runs if run.id not in runs]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Condition, Thread
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from maestro_state.errors import ArchiveFailed
 from maestro_state.fs.tree import Tree
@@ -17,7 +17,7 @@ from maestro_state.fs.tree import Tree
 _SCRIBES = 2
 #: Files, and bytes, that are handed to the threads together; fewer are not worth starting them.
 _BATCH_FILES, _BATCH_BYTES = 32, 1 << 20
-#: Bytes that may wait for the threads before the caller is held up.
+#: Bytes that may wait for one thread before the caller is held up.
 _WAITING_BYTES = 8 << 20
 
 #: Path, content, and the size of the file made before to whose end it goes; None for a new one.
@@ -35,7 +35,7 @@ class Scribes:
         self._scribes: list[_Scribe] = []
         self._scribe_of: dict[str, int] = {}
 
-    def write(self, path: str, content: bytes, *, at: int | None = None) -> None:
+    def write(self, path: str, content: bytes, at: int | None = None) -> None:
         """Make a file with this content, or add to one made before; it is there after `drain`."""
         self._batch.append((path, content, at))
         self._batch_bytes += len(content)
@@ -63,7 +63,7 @@ class Scribes:
             with self._open_tree() as tree:
                 _write(tree, batch)
         for scribe in self._scribes:
-            scribe.drain()
+            scribe.wait(0)
 
     def close(self) -> None:
         """End the threads; what waits is not done any more. Repeatable."""
@@ -78,73 +78,31 @@ class _Scribe:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._changed = Condition()
-        self._waiting: deque[list[Writing]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
+        self._waiting: deque[tuple[int, Future[None]]] = deque()
         self._waiting_bytes = 0
-        self._is_idle = True
-        self._is_closed = False
-        self._failure: BaseException | None = None
-        self._thread = Thread(target=self._work, name="archive", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            tree.close()
-            raise ArchiveFailed(f"the archive could not be written: {error}", hint="try again") from error
 
     def put(self, batch: list[Writing]) -> None:
-        with self._changed:
-            self._wait_for(lambda: self._waiting_bytes < _WAITING_BYTES)
-            self._waiting.append(batch)
-            self._waiting_bytes += _size(batch)
-            self._changed.notify_all()
+        self.wait(_WAITING_BYTES)
+        size = sum(len(content) for _, content, _ in batch)
+        try:
+            self._waiting.append((size, self._thread.submit(_write, self._tree, batch)))
+        except RuntimeError as error:
+            raise ArchiveFailed(f"the archive could not be written: {error}", hint="try again") from error
+        self._waiting_bytes += size
 
-    def drain(self) -> None:
-        with self._changed:
-            self._wait_for(lambda: self._is_idle and not self._waiting)
-
-    def _wait_for(self, is_true: Callable[[], bool]) -> None:
-        self._changed.wait_for(lambda: self._failure or is_true())
-        if self._failure:
-            raise self._failure
+    def wait(self, most: int) -> None:
+        """Come back when no more than so many bytes wait; raise what failed."""
+        while self._waiting and (self._waiting_bytes > most or not most or self._waiting[0][1].done()):
+            size, done = self._waiting.popleft()
+            self._waiting_bytes -= size
+            done.result()
 
     def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._waiting.clear()
-            self._changed.notify_all()
-        self._thread.join()
-
-    def _work(self) -> None:
-        with self._tree:
-            while self._failure is None and (batch := self._next()):
-                try:
-                    _write(self._tree, batch)
-                except BaseException as failure:  # noqa: BLE001 - raised again where the caller is
-                    self._fail(failure)
-
-    def _fail(self, failure: BaseException) -> None:
-        with self._changed:
-            self._failure = failure
-            self._changed.notify_all()
-
-    def _next(self) -> list[Writing] | None:
-        """Wait for something to do; None when there will be nothing more."""
-        with self._changed:
-            self._is_idle = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            if self._is_closed:
-                return None
-            self._is_idle = False
-            batch = self._waiting.popleft()
-            self._waiting_bytes -= _size(batch)
-            return batch
-
-
-def _size(batch: list[Writing]) -> int:
-    return sum(len(content) for _, content, _ in batch)
+        self._thread.shutdown(cancel_futures=True)
+        self._tree.close()
 
 
 def _write(tree: Tree, batch: list[Writing]) -> None:
     for path, content, at in batch:
-        tree.write(path, content, at=at)
+        tree.write(path, content, at)

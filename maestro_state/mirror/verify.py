@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
-from maestro_state.errors import MaestroError, NewerFormat, SessionNotFound
+from maestro_state.errors import MaestroError, NewerFormat
 from maestro_state.fs.tree import Tree
 from maestro_state.mirror import foreign
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.mirror.view import open_view
 from maestro_state.models.run import OutputRef
 
 #: How often an archive that is replaced meanwhile is looked at.
@@ -37,16 +36,16 @@ class Report(msgspec.Struct, frozen=True):
 def verify(home: Home, session_id: str) -> Report:
     """Check one archive: by its manifest, or, written by another program, by the digests in its own files."""
     for _ in range(_TRIES):
-        before = _manifest_digest(home, session_id)
+        before = _state(home, session_id)
         report = _look(home, session_id)
-        # What is replaced while one looks at it may be taken apart: that is not damage.
-        if report.ok or before == _manifest_digest(home, session_id):
+        # What is changed while one looks at it may be taken apart, or grow: that is not damage.
+        if report.ok or before == _state(home, session_id):
             break
     return report
 
 
 def _look(home: Home, session_id: str) -> Report:
-    with _opened(home, session_id) as tree:
+    with open_view(home, session_id) as tree:
         manifest, lie = None, None
         try:
             manifest = _manifest(tree, session_id)
@@ -67,28 +66,23 @@ def _manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
     return None if content is None else layout.decode_manifest(content, session_id)
 
 
-def _manifest_digest(home: Home, session_id: str) -> str | None:
-    """Say which generation is in place, without keeping its manifest: a forged one may be large."""
-    with _opened(home, session_id) as tree:
+def _state(home: Home, session_id: str) -> tuple[str | None, bool]:
+    """Say which generation is in place, without keeping its manifest, since a forged one may be large; and whether a
+    change is under way.
+    """
+    with open_view(home, session_id) as tree:
         try:
             content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
         except MaestroError:
-            return None
-        return None if content is None else layout.sha256(content)
-
-
-def _opened(home: Home, session_id: str) -> Tree:
-    folder = home.open_session(session_id)
-    if folder is None:
-        raise SessionNotFound(session_id)
-    return Tree(folder)
+            content = None
+        return None if content is None else layout.sha256(content), tree.is_pending
 
 
 def _by_manifest(tree: Tree, manifest: layout.Manifest) -> tuple[int, list[Damage]]:
     damaged = []
     for path, wanted in manifest.files.items():
         try:
-            size = _size(tree, path)
+            size = tree.size(path)
             # One of another size is not read: it may be as large as a disk, or larger.
             found = tree.entry(path) if size == wanted.size else None
         except (MaestroError, OSError) as error:
@@ -103,23 +97,12 @@ def _by_manifest(tree: Tree, manifest: layout.Manifest) -> tuple[int, list[Damag
     return len(manifest.files), damaged
 
 
-def _size(tree: Tree, path: str) -> int | None:
-    """Return a file's size; None when there is none. What is no file is refused, as whoever reads it does."""
-    descriptor = tree.open(path)
-    if descriptor is None:
-        return None
-    try:
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-
-
 def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage], list[str]]:
     """Check what an archive without manifest says about itself: every JSON file, snapshot and output."""
     damaged: list[Damage] = []
     checked = 0
     archived = ArchivedSession(home, session_id)
-    with _opened(home, session_id) as tree:
+    with open_view(home, session_id) as tree:
         for path in sorted(path for path in tree.walk() if path.endswith(".json") and not path.startswith("exports/")):
             checked += 1
             try:
@@ -148,7 +131,7 @@ def _by_contents(home: Home, session_id: str) -> tuple[int, list[Damage], list[s
 
 
 def _output_damage(tree: Tree, path: str, ref: OutputRef) -> str | None:
-    size = _size(tree, path)
+    size = tree.size(path)
     if size is None:
         return "missing"
     if ref.size is not None and size != ref.size:

@@ -1,28 +1,30 @@
-"""The next generation of an archive: built aside, hard-linked where nothing changed, swapped in whole.
+"""The next generation of an archive: built aside, hard-linked where nothing changed, swapped in whole; or, for a
+checkpoint, only what is new, put in place file by file (`pending.py`).
 
-What is written is pushed in file by file, so that no session needs to fit into memory. Nothing of the present
-generation is touched before the swap, and a file is never written to once it has a second name.
+What is written is pushed in file by file, so that no session needs to fit into memory. A file is never written to once
+it has a second name.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Collection, Container, Iterator
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from maestro_state.errors import ArchiveFailed, FileCorrupt
+from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
 from maestro_state.fs.entry import FileEntry
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
+from maestro_state.mirror import pending
 from maestro_state.mirror.growing import Growing
-from maestro_state.mirror.home import Home
+from maestro_state.mirror.home import Home, next_name, staged_name
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.placing import put_in_place
 from maestro_state.mirror.present import described, read_manifest
 from maestro_state.mirror.scribes import Scribes
-from maestro_state.mirror.spare import Ledger, Spares, Stamps
 from maestro_state.mirror.staged import Staged
 
 #: Files that grow at the same time and have something waiting, at most; the oldest is written then.
@@ -49,28 +51,33 @@ class Generation:
         self._linked: list[str] = []
         #: What was taken over and is not in the new tree yet.
         self._lacking: set[str] = set()
-        #: Files that are not what the present generation has under their names.
-        self._changed: set[str] = set()
+        self._is_in_place = False
         #: Under which names contents that last are stored, here and in the present generation, by their digests.
         self._lasting: dict[str, str] = {}
         self._stored: dict[str, str] | None = None
         #: Second names of files that may not be written yet.
         self._same: list[tuple[str, str]] = []
-        #: What others put into the present generation.
-        self._strangers: set[str] = set()
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
         self._opened: Staged | None = None
         self._scribes = Scribes(lambda: self._staged.reopen())
-        self._has_strange_folders = False
         self.trashed: str | None = None  #: where the replaced one is, if it was put into the trash
 
     @property
     def _staged(self) -> Staged:
         """The tree it is built in."""
+        return self._open_staged()
+
+    def _open_staged(self) -> Staged:
         if self._opened is None:
-            self._opened = Staged(self._folder, self.session_id, self._present, self.old)
+            in_place = self._is_in_place
+            name = next_name(self.session_id) if in_place else staged_name(self.session_id)
+            self._opened = Staged(self._folder, name, () if in_place else layout.FOLDERS)
         return self._opened
+
+    def change_in_place(self) -> None:
+        """Put what is new into the present generation, instead of another in its place; before anything is written."""
+        self._is_in_place = True
 
     def has(self, path: str, digest: str | None = None) -> bool:
         """Tell whether the present generation has a file, with this digest if one is given."""
@@ -94,14 +101,12 @@ class Generation:
         if self.old is not None:
             files = self.old.files
             self._files = dict(files) if among is None else {path: files[path] for path in files if path in among}
-            if among is not None and layout.folders_of(self._files) != layout.folders_of(files):
-                Spares(self._folder).discard(self.session_id)  # built on it, folders of runs that are gone would stay
-            self._lacking = self._staged.lacks(self._files)
+            self._lacking = set() if self._is_in_place else set(self._files)
 
     def keep(self, path: str) -> bool:
         """Take one file over from the present generation; False when it is not there as it should be."""
         entry = self.old.files.get(path) if self.old else None
-        if entry is None or (self._staged.lacks({path: entry}) and not self._link(path, path)):
+        if entry is None or not (self._is_in_place or self._link(path, path)):
             return False
         self._files[path] = entry
         return True
@@ -111,7 +116,6 @@ class Generation:
         status = self._present.status(stored) if self._present else None
         if self._present is None or self.old is None or status is None or status.st_size != self.old.files[stored].size:
             return False
-        self._staged.make_way(path)
         self._give_name(path, self._present, stored)
         return True
 
@@ -135,7 +139,6 @@ class Generation:
         if self._is_kept(path, digest):
             return True
         if (written := self._lasting.get(digest)) is not None:
-            self._staged.make_way(path)
             self._same.append((path, written))
             self._note(path, self._files[written])
             return True
@@ -170,7 +173,6 @@ class Generation:
         return path in self._files or self.keep(path)
 
     def _write(self, path: str, content: bytes, digest: str) -> None:
-        self._staged.make_way(path, to_write=True)
         self._scribes.write(path, content)
         self._note(path, FileEntry(digest, len(content)))
         self._written.append(path)
@@ -179,15 +181,29 @@ class Generation:
         """Add to the end of a file: the first time, what the present generation has of it is copied, unless `anew`."""
         growing = self._growing.get(path)
         if growing is None:
-            self._staged.make_way(path, to_write=True)
-            growing = self._growing[path] = Growing(self._scribes, path)
-            if self.has(path) and not anew:
-                self._copy(path, growing)
+            growing = self._growing[path] = self._grown(path) if self.has(path) and not anew else self._new(path)
         if path not in self._gathering:
             self._gathering[path] = growing
             if len(self._gathering) > _GROWING_MAX:
                 self._gathering.pop(next(iter(self._gathering))).rest()
         growing.write(content)
+
+    def _new(self, path: str) -> Growing:
+        return Growing(path, self._scribes.write)
+
+    def _grown(self, path: str) -> Growing:
+        """Return a file that has what the present generation has of it: the very file, where nobody else has it."""
+        status = self._present.status(path) if self._present else None
+        if self._present and self._is_in_place and status and _may_grow(status):
+            growing = Growing(path, self._present.write, in_place=True)
+            self._copy(path, growing.has)
+        else:
+            growing = self._new(path)
+            self._copy(path, growing.write)
+        if growing.entry() != (self.old.files[path] if self.old else None):
+            raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is damaged")
+        self._open_staged()  # before it grows: this tells that what is beyond the manifest does not count yet
+        return growing
 
     def lines(self, path: str) -> Iterator[bytes]:
         """Yield the lines that the present generation has of a file; none when it has no such file."""
@@ -217,13 +233,10 @@ class Generation:
             raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is missing")
         return os.fdopen(descriptor, "rb")
 
-    def _copy(self, path: str, target: Growing) -> None:
+    def _copy(self, path: str, write: Callable[[bytes], None]) -> None:
         with self._read(path) as source:
             while piece := source.read(_COPY_BYTES):
-                target.write(piece)
-        wanted = self.old.files[path] if self.old else None
-        if wanted != target.entry():
-            raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is damaged")
+                write(piece)
 
     def drop(self, path: str, removed_at: str) -> None:
         """Leave a file of the present generation out, on purpose and on record."""
@@ -241,58 +254,52 @@ class Generation:
             if growing.entry() != wanted.get(path):
                 raise FileCorrupt(f"{path} of {self.session_id} is not what was announced: its digest does not fit")
 
-    def written_so_far(self) -> Tree:
+    def written_so_far(self) -> Folder:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
         self._scribes.drain()
-        return self._staged.reopen()
+        return self._staged.reopen().root
 
     def _note(self, path: str, entry: FileEntry) -> None:
         self._files[path] = entry
-        self._changed.add(path)
         self._lacking.discard(path)
 
     def _carry_over(self) -> None:
         """Take over what is not ours: exports, and whatever somebody else put into the folder."""
-        if self._present is None or not self._staged.is_empty:
-            self._strangers = self._staged.strangers - self._files.keys()  # the spare has them already
-            return
-        known = layout.folders_of(self._files)
-        for path in self._present.walk():
-            if self._is_strange(path):
-                self._has_strange_folders |= path.rpartition("/")[0] not in known
-                self._strangers.add(path)
+        if self._present is not None:
+            for path in filter(self._is_foreign, self._present.walk()):
                 self._give_name(path, self._present, path)
 
-    def _is_strange(self, path: str) -> bool:
+    def _is_foreign(self, path: str) -> bool:
         if self.old is None and layout.is_own(path):
             return False  # of a generation that says nothing true about itself
         ours = self.old.files if self.old else {}
         return path not in ours and path not in self._files and path not in self._removed and path != layout.MANIFEST
 
-    def commit(
-        self, *, last_id: str, written_at: str, keep_spare: bool = False, keep_replaced: bool = False
-    ) -> layout.Manifest:
-        """Finish the generation, every file of it read back; make it durable and swap it in.
+    def commit(self, *, last_id: str, written_at: str, keep_replaced: bool = False) -> layout.Manifest:
+        """Finish the generation, every file of it read back; make it durable, and the archive it.
 
-        With `keep_spare` the replaced one is kept to build the next on, with `keep_replaced` in the trash if it has
-        anything that this one has not. Raises ArchiveFailed when what is on the disk is not what was written: nothing
-        is swapped then.
+        With `keep_replaced` the one before goes to the trash if it has anything that this one has not. Raises
+        ArchiveFailed when what is on the disk is not what was written: the archive is as it was then.
         """
-        staged = self._staged
         for path, growing in self._growing.items():
             growing.rest()
             self._note(path, growing.entry())
-            self._written.append(path)
-        staged.leave_only(self._files, self.old.files if self.old else {})
         self._scribes.drain()
         self._scribes.close()
         for path in self._lacking:
             if not self._link(path, path):
                 raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
         for path, written in self._same:
-            self._give_name(path, staged.tree, written)
-        self._carry_over()
-        manifest = layout.sealed(
+            self._give_name(path, self._staged.tree, written)
+        manifest = self._manifest(last_id, written_at)
+        if self._is_in_place:
+            self._commit_in_place(manifest)
+        else:
+            self._swap(manifest, keep_replaced=keep_replaced)
+        return manifest
+
+    def _manifest(self, last_id: str, written_at: str) -> layout.Manifest:
+        return layout.sealed(
             layout.Manifest(
                 format=layout.FORMAT,
                 session_id=self.session_id,
@@ -303,47 +310,53 @@ class Generation:
                 removed={path: one for path, one in self._removed.items() if path not in self._files},
             )
         )
-        encoded = layout.encode_sealed(manifest)
-        staged.make_way(layout.MANIFEST, to_write=True)
-        staged.tree.write(layout.MANIFEST, encoded)
-        staged.tree.sync([*self._written, layout.MANIFEST], self._linked)
-        staged.tree.close()
-        found = staged.look(manifest, encoded)
-        if found is None:
-            path = self.home.path_of(self.session_id)
-            raise ArchiveFailed(f"{path} would not hold what was written to it", hint="maestro session sync")
-        ledger = self._ledger(manifest, found) if keep_spare else None
+
+    def _finish(self, manifest: layout.Manifest, folders: Collection[str], more: list[str]) -> None:
+        """Write the manifest, and make everything durable."""
+        tree, encoded = self._staged.tree, layout.encode_sealed(manifest)
+        tree.write(layout.MANIFEST, encoded)
+        grown = [growing.path for growing in self._growing.values() if growing.in_place]
+        made = [growing.path for growing in self._growing.values() if not growing.in_place]
+        is_all = tree.sync([*self._written, *made, *more, layout.MANIFEST], self._linked)
+        if grown and self._present and not is_all:
+            self._present.sync(grown, [])
+        tree.close()
+        self._staged.check(folders, encoded)
+
+    def _commit_in_place(self, manifest: layout.Manifest) -> None:
+        gone = self.old.files.keys() - manifest.files.keys() if self.old else set()
+        self._finish(manifest, (), pending.note_gone(self._staged.tree, gone))
+        pending.commit(self._folder, self.session_id, gone)
+        self._opened = None
+
+    def _swap(self, manifest: layout.Manifest, *, keep_replaced: bool) -> None:
+        self._carry_over()
+        self._finish(manifest, layout.folders_of(manifest.files), [])
         has_all = self.old is not None and self.old.files.items() <= manifest.files.items()
         self.trashed = put_in_place(
             self.home,
             self._folder,
-            staged,
-            is_strange=self._is_strange,
-            stamps=None if self._has_strange_folders else staged.stamps,
-            ledger=ledger,
+            self.session_id,
+            self._staged.name,
+            is_foreign=self._is_foreign,
             to_trash=keep_replaced and not has_all,
         )
-        return manifest
-
-    def _ledger(self, manifest: layout.Manifest, found: Stamps) -> Ledger | None:
-        """Say how the replaced one, if it is kept, differs from this one."""
-        stamps = self._staged.stamps
-        # What comes or goes in a folder that is not ours shows in no stamp: such a session goes without a spare.
-        if self.old is None or stamps is None or self._has_strange_folders or _has_lost_a_folder(found, stamps):
-            return None
-        differ = self._changed | (self.old.files.keys() - manifest.files.keys())
-        return Ledger(manifest.digest, differ, self._strangers, present=found, spare=stamps)
 
     def abandon(self) -> None:
-        """Throw the unfinished generation away."""
+        """Throw away what was not committed."""
         self._scribes.close()
-        if self._opened is not None:
+        if self._opened is None:
+            return
+        self._opened.tree.close()
+        if not self._is_in_place:
             self._opened.remove()
+            return
+        with suppress(OSError, MaestroError):  # what fails now is done by whoever takes the lock next
+            pending.settle(self._folder, self.session_id)
 
 
-def _has_lost_a_folder(found: Stamps, before: Stamps) -> bool:
-    """Tell whether a folder is not there any more."""
-    return any(names.keys() - found.get(above, {}).keys() for above, names in before.items())
+def _may_grow(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and bool(status.st_mode & stat.S_IWUSR)
 
 
 @contextmanager

@@ -13,14 +13,12 @@ import os
 import stat
 import sys
 
+from maestro_state.fs.opening import NAME_ONLY, SHARED_WRITE, open_folder, open_name, open_top
+
 TYPE_CHECKING = False  # typing's own takes longer to import than all the rest here
 if TYPE_CHECKING:
     from socket import socket
 
-#: Linux opens a name without opening what it names; elsewhere the name is looked at and then connected to.
-_NAME_ONLY = getattr(os, "O_PATH", None)
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SHARED_WRITE = stat.S_IWGRP | stat.S_IWOTH
 #: macOS: SOL_LOCAL, LOCAL_PEERCRED and the size of its answer.
 _LOCAL_PEER = (0, 1, 76)
 
@@ -72,11 +70,11 @@ def connect(folder: int, name: str, *, uid: int | None = None, timeout_s: float 
 def connect_line(line: _socket.socket, folder: int, name: str, *, uid: int | None = None) -> None:
     """Connect a socket that the caller made, as `connect` does."""
     uid = os.geteuid() if uid is None else uid
-    if _NAME_ONLY is None:
+    if NAME_ONLY is None:  # then the name is looked at and connected to
         _check_socket(os.stat(name, dir_fd=folder, follow_symlinks=False), uid)
         line.connect(_inside(folder, name))
     else:
-        place = os.open(name, _NAME_ONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        place = open_name(folder, name)
         try:
             _check_socket(os.fstat(place), uid)
             line.connect(f"/proc/self/fd/{place}")  # that very file, whatever has its name by now
@@ -116,10 +114,10 @@ def open_own_folder(base: str, *names: str) -> int:
 
     Others may look into the outer folders, and change none of them. Raises OSError.
     """
-    folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = open_top(base)
     for name in names:
         try:
-            deeper = os.open(name, _FOLDER, dir_fd=folder)
+            deeper = open_folder(folder, name)
         except OSError as error:
             # For a link Linux says ENOTDIR here, others ELOOP.
             if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -131,7 +129,7 @@ def open_own_folder(base: str, *names: str) -> int:
         if os.fstat(folder).st_uid != os.geteuid():
             os.close(folder)
             raise _refused(f"{name} belongs to another user")
-    if os.fstat(folder).st_mode & _SHARED_WRITE:
+    if os.fstat(folder).st_mode & SHARED_WRITE:
         os.close(folder)
         # As if it were not there: whoever starts a server there makes it private first.
         raise FileNotFoundError(errno.ENOENT, "others may write to its folder")
@@ -162,7 +160,7 @@ def _refused(reason: str) -> PermissionError:
 
 def _inside(folder: int, name: str) -> str:
     """Return a path that leads through the open folder: short, and the same folder whatever happens to its name."""
-    if _NAME_ONLY is not None:
+    if NAME_ONLY is not None:
         return f"/proc/self/fd/{folder}/{name}"
     import fcntl
 

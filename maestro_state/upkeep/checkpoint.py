@@ -99,9 +99,8 @@ class Checkpoints:
         return bool(marked.word == "OK")
 
     def _written(self, live: Live, home: Home) -> tuple[Moment, bool]:
-        for _ in range(2):  # the first time it may be the spare that is damaged, which is gone then
-            with suppress(FileCorrupt):
-                return self._write(live, home, fresh=False)
+        with suppress(FileCorrupt):
+            return self._write(live, home, fresh=False)
         return self._write(live, home, fresh=True)
 
     def _write(self, live: Live, home: Home, *, fresh: bool) -> tuple[Moment, bool]:
@@ -120,6 +119,8 @@ class Checkpoints:
                     f"the archive of {live.id} goes further than the server's session: it is kept as it is",
                     hint=f"maestro session fork {live.id} NEW continues from the archive",
                 )
+            if is_known and not is_frozen and not moment.is_whole:
+                generation.change_in_place()
             _write_contents(generation, live, moment, before)
             if old and not is_known:
                 merge_streams(generation, live, moment)
@@ -128,7 +129,6 @@ class Checkpoints:
             generation.commit(
                 last_id=moment.last_id,
                 written_at=iso(self._server.now_ms()),
-                keep_spare=is_known and not is_frozen,
                 keep_replaced=not is_known,  # it may have what the server has not
             )
             return moment, True

@@ -83,8 +83,8 @@ async def test_an_output_that_cleanup_removed_is_no_damage(backend: Backend):
             await maestro.runs.output("0002", folder.name)
 
 
-async def test_a_damaged_spare_costs_nothing_but_time(backend: Backend):
-    """A file is gone deep inside: the next checkpoint is whole, and keeps what only the archive still has."""
+async def test_what_a_killed_checkpoint_left_costs_nothing(backend: Backend):
+    """Half a line, and files that never were: the next checkpoint is whole, and keeps what only the archive has."""
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("work")
         fill = filler(backend, session.id)
@@ -94,7 +94,12 @@ async def test_a_damaged_spare_costs_nothing_but_time(backend: Backend):
             await maestro.messages.add("user", f"number {number}")
             await maestro.archive.sync()
         backend.raw.xtrim(maestro.server.terms.keys.of_session(session.id, "messages"), maxlen=1, approximate=False)
-        (backend.project / ".maestro/sessions/.spare" / session.id / "runs/0001/output.txt").unlink()
+        left = backend.project / ".maestro/sessions/.staging" / f"{session.id}.next/runs/0001/output.txt"
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"never committed\n")
+        with (folder / "messages.jsonl").open("ab") as file:
+            file.write(b'{"id": "')
+        assert (await maestro.archive.verify(session.id)).ok
         await maestro.messages.add("user", "the last")
         assert (await maestro.archive.sync()).current
         assert (folder / "runs/0001/output.txt").read_bytes() == b"an answer\n"

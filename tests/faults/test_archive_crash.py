@@ -22,10 +22,10 @@ from maestro_state.local.project import Project
 from maestro_state.mirror.home import STAGING, Home
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.verify import verify
-from tests.support.generations import SESSION_ID, generation_of, write_generation
+from tests.support.generations import SESSION_ID, contents, folder_of, generation_of, generation_read, write_generation
 
 SYSCALLS = ("openat", "write", "linkat", "mkdirat", "renameat2", "renameat", "rename", "fsync", "syncfs", "unlinkat",
-            "flock", "unlink", "close")  # fmt: skip
+            "flock", "unlink", "ftruncate", "close")  # fmt: skip
 
 #: Writes generation `n` of a session: three files that must always agree, one that never changes.
 CHILD = """
@@ -36,7 +36,17 @@ if "two-step" in sys.argv:
     kernel._function = lambda name: None
 from tests.support.generations import write_generation
 print("begin", flush=True)
-write_generation(Path(sys.argv[1]), int(sys.argv[2]), keep_spare="spare" in sys.argv)
+write_generation(Path(sys.argv[1]), int(sys.argv[2]), in_place="in-place" in sys.argv)
+print("done", flush=True)
+"""
+
+#: Puts right what a killed one left.
+SWEEPER = """
+import sys
+from maestro_state.local.project import Project
+from maestro_state.mirror.home import Home
+print("begin", flush=True)
+Home.of_project(Project(sys.argv[1])).sweep_leftovers()
 print("done", flush=True)
 """
 
@@ -67,16 +77,6 @@ def template() -> Path:
     """Return a project with generation 1 in place."""
     folder = Path(tempfile.mkdtemp(prefix="m-"))
     write_generation(folder, 1)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def alternating() -> Path:
-    """Return a project with generation 1 in place and generation 0 kept beside it, to build the next on."""
-    folder = Path(tempfile.mkdtemp(prefix="m-"))
-    for number in (0, 1):
-        write_generation(folder, number, keep_spare=True)
     yield folder
     shutil.rmtree(folder)
 
@@ -150,35 +150,70 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_archive(template: Path, mo
     assert seen[2], "no kill after the swap: the test does not reach it"
 
 
-@pytest.mark.parametrize(
-    ("more", "most"), [(("spare",), 24), (("spare", "two-step"), 14)], ids=["exchange", "two-step"]
-)
-def test_a_kill_at_any_call_of_a_checkpoint_built_on_the_one_before(
-    alternating: Path, more: tuple[str, ...], most: int
-):
-    """Two trees that take turns: killed anywhere, the archive is whole, and so are the checkpoints after it."""
-    found = [point for point in calls(CHILD, alternating, more) if point[0] != "close"]
-    assert not [name for name, _ in found if name == "linkat"]  # control: it was built on the spare
+@pytest.mark.parametrize("more", [("in-place",), ("in-place", "two-step")], ids=["syncfs", "fsync"])
+def test_a_kill_at_any_call_of_a_checkpoint_leaves_the_old_or_the_new_one(template: Path, more: tuple[str, ...]):
+    """Changed in place: for who goes by the manifest it is one or the other, for other programs every file is whole,
+    and whoever comes next puts all in order.
+    """
+    (folder_of(template) / "NOTES.txt").write_text("mine")
+    found = [point for point in calls(CHILD, template, more) if point[0] != "close"]
+    assert not [name for name, _ in found if name == "linkat"]  # control: what did not change is not touched
     seen: Counter[int | None] = Counter()
-    for name, number in spread(found, most):
+    mixed = 0
+    for name, number in spread(found, 42):
         with tempfile.TemporaryDirectory(prefix="m-") as place:
             root = Path(place) / "p"
-            shutil.copytree(alternating, root, symlinks=True)
+            shutil.copytree(template, root, symlinks=True)
             killed = start(CHILD, root, 2, *inject(name, number, "signal=SIGKILL"), more=more)
-            if b"done" not in killed.stdout:
-                seen[generation_of(root)] += 1
             home = Home.of_project(Project(root))
+            if b"done" not in killed.stdout:
+                seen[generation_read(root)] += 1
+                mixed += generation_of(root) is None
             assert verify(home, SESSION_ID).ok, (name, number)
-            for again in (2, 1, 2):
-                write_generation(root, again, keep_spare=True)
-                assert generation_of(root) == again, (name, number)
-                assert verify(home, SESSION_ID).ok, (name, number)
+            assert ArchivedSession(home, SESSION_ID).record().notes == f"generation {generation_read(root)}"
+            assert len(list(ArchivedSession(home, SESSION_ID).events())) == generation_read(root)
+            assert_each_is_whole(root)
+            was = generation_read(root)
             home.sweep_leftovers()
+            assert generation_of(root) == generation_read(root) == was, (name, number)
             assert os.listdir(root / ".maestro/sessions" / STAGING) == [], (name, number)
+            for again in (2, 1, 2):
+                write_generation(root, again, in_place=True)
+                assert generation_of(root) == again, (name, number)
+            assert verify(home, SESSION_ID).ok, (name, number)
+            assert (folder_of(root) / "NOTES.txt").read_text() == "mine"
     assert seen[None] == 0, seen
-    assert seen.total() >= most - 3, "too few of the calls were reached"
+    assert seen.total() >= len(spread(found, 42)) - 4, "too few of the calls were reached"
     assert seen[1]
-    assert seen[2], "no kill after the swap: the test does not reach it"
+    assert seen[2], "no kill after the change: the test does not reach it"
+    assert mixed, "control: file by file it is a mixture at some point"
+
+
+def assert_each_is_whole(root: Path) -> None:
+    """Hold every file of [0]'s layout to what it was and will be."""
+    for path, old in contents(1).items():
+        if not path.endswith(".jsonl"):
+            assert (folder_of(root) / path).read_bytes() in (old, contents(2)[path]), path
+
+
+@pytest.mark.parametrize("killed_at", ["renameat", "unlinkat"])
+def test_a_kill_while_an_interrupted_change_is_put_right(template: Path, killed_at: str):
+    """Putting right can itself be interrupted anywhere: the next one goes on."""
+    write_at = [point for point in calls(CHILD, template, ("in-place",)) if point[0] == "renameat"]
+    start(CHILD, template, 2, *inject("renameat", write_at[1][1], "signal=SIGKILL"), more=("in-place",))
+    assert generation_read(template) == 2
+    assert generation_of(template) is None  # control: it was interrupted after the change, before the files moved
+    points = [point for point in calls(SWEEPER, template, ()) if point[0] == killed_at]
+    assert points
+    for name, number in points:
+        with tempfile.TemporaryDirectory(prefix="m-") as place:
+            root = Path(place) / "p"
+            shutil.copytree(template, root, symlinks=True)
+            start(SWEEPER, root, 2, *inject(name, number, "signal=SIGKILL"))
+            assert generation_read(root) == 2, (name, number)
+            Home.of_project(Project(root)).sweep_leftovers()
+            assert generation_of(root) == 2, (name, number)
+            assert verify(Home.of_project(Project(root)), SESSION_ID).ok
 
 
 def test_the_same_kills_tear_files_replaced_one_by_one(template: Path):
@@ -189,27 +224,28 @@ def test_the_same_kills_tear_files_replaced_one_by_one(template: Path):
             root = Path(place) / "p"
             shutil.copytree(template, root, symlinks=True)
             start(NAIVE, root, 2, *inject(name, number, "signal=SIGKILL"))
-            seen[generation_of(root)] += 1
+            seen[generation_read(root)] += 1
     assert seen[None] > 0, seen
 
 
+@pytest.mark.parametrize("more", [(), ("in-place",)], ids=["swap", "in place"])
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-def test_a_call_that_fails_is_said_and_changes_nothing(template: Path, error: str):
+def test_a_call_that_fails_is_said_and_changes_nothing(template: Path, error: str, more: tuple[str, ...]):
     """With a full or failing disk the flush fails, the archive is whole, nothing is left, and a retry works."""
-    wanted = ("write", "openat", "mkdirat", "linkat", "syncfs", "renameat2")
-    points = [point for point in calls(CHILD, template, ()) if point[0] in wanted]
+    wanted = ("write", "openat", "mkdirat", "linkat", "syncfs", "renameat2", "renameat")
+    points = [point for point in calls(CHILD, template, more) if point[0] in wanted]
     failed = 0
     for name, number in spread(points, 12):
         with tempfile.TemporaryDirectory(prefix="m-") as place:
             root = Path(place) / "p"
             shutil.copytree(template, root, symlinks=True)
-            done = start(CHILD, root, 2, *inject(name, number, f"error={error}"))
-            found = generation_of(root)
+            done = start(CHILD, root, 2, *inject(name, number, f"error={error}"), more=more)
+            found = generation_read(root)
             assert found in (1, 2), (name, number)
             assert (found == 2) or done.returncode != 0, (name, number, "success with the old archive")
             failed += done.returncode != 0
             assert verify(Home.of_project(Project(root)), SESSION_ID).ok
-            write_generation(root, 2)
+            write_generation(root, 2, in_place=bool(more))
             assert generation_of(root) == 2
             Home.of_project(Project(root)).sweep_leftovers()
             assert os.listdir(root / ".maestro/sessions" / STAGING) == []

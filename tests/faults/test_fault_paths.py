@@ -148,7 +148,6 @@ def verbs_in_folder(project: Path) -> list[Callable[[str], object]]:
         inside(lambda folder, name: folder.remove_tree(name)),
         inside(lambda folder, name: os.close(folder.open_own(name)[0])),
         inside(lambda folder, name: os.close(folder.open_again(name)[0])),
-        inside(lambda folder, name: folder.times([name])),
         inside(lambda folder, name: folder.move(name, "moved")),
         inside(lambda folder, name: folder.move("moved", name)),
         inside(lambda folder, name: folder.link(name, folder, "index.json")),

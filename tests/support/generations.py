@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from maestro_state.local.project import Project
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.spare import SPARES
-from maestro_state.mirror.writer import replacing
+from maestro_state.mirror.view import open_view
+from maestro_state.mirror.writer import Generation, replacing
 
 SESSION_ID = "work--abcdef"
 
@@ -25,23 +26,29 @@ def contents(number: int, runs: int = 0) -> dict[str, bytes]:
     }
 
 
-def write_generation(root: Path, number: int, *, keep_spare: bool = False, runs: int = 0) -> None:
-    """Write one generation as a flush does; of a live session the one before is kept to build the next on."""
+def write_generation(root: Path, number: int, *, in_place: bool = False, runs: int = 0) -> None:
+    """Write one generation as the last flush of a session does, or in place, as the checkpoints before it do."""
     with replacing(Home.of_project(Project(root)), SESSION_ID) as generation:
+        if in_place and generation.old:
+            generation.change_in_place()
+            generation.keep_all()
         for path, content in contents(number, runs).items():
-            generation.put(path, content)
-        generation.commit(last_id=f"{number}-0", written_at="2026-01-01T00:00:00.000+00:00",
-                          keep_spare=keep_spare)  # fmt: skip
+            _write(generation, path, content)
+        generation.commit(last_id=f"{number}-0", written_at="2026-01-01T00:00:00.000+00:00")
+
+
+def _write(generation: Generation, path: str, content: bytes) -> None:
+    """Write one file; one that only grew is added to."""
+    before = b"".join(generation.lines(path)) if path == layout.EVENTS else b""
+    if before and before != content and content.startswith(before):
+        generation.append(path, content[len(before) :])
+    else:
+        generation.put(path, content)
 
 
 def folder_of(project: Path) -> Path:
     """Return where the archive is."""
     return project / ".maestro/sessions" / SESSION_ID
-
-
-def spare_of(project: Path) -> Path:
-    """Return where its spare is."""
-    return project / ".maestro/sessions" / SPARES / SESSION_ID
 
 
 def write_naive(root: Path, number: int) -> None:
@@ -54,14 +61,20 @@ def write_naive(root: Path, number: int) -> None:
 
 
 def generation_of(root: Path, runs: int = 0) -> int | None:
-    """Return which generation the archive is, None when it is a mixture."""
-    home = Home.of_project(Project(root))
-    found = home.open_session(SESSION_ID)
-    assert found is not None, "there is no archive any more"
-    with found:
-        folder = Path(found.path)
+    """Return which generation the archive's files are, for any program; None when they are a mixture."""
+    with open_view(Home.of_project(Project(root)), SESSION_ID) as found:
+        folder = Path(found.root.path)
+    return _one_of(lambda path: (folder / path).read_bytes() if (folder / path).is_file() else None, runs)
+
+
+def generation_read(root: Path, runs: int = 0) -> int | None:
+    """Return which generation the archive is for Maestro's readers; None when it is a mixture."""
+    with open_view(Home.of_project(Project(root)), SESSION_ID) as view:
+        return _one_of(lambda path: b"".join(view.pieces(path) or ()), runs)
+
+
+def _one_of(read: Callable[[str], bytes | None], runs: int) -> int | None:
     for number in (1, 2):
-        if all((folder / path).is_file() and (folder / path).read_bytes() == content
-               for path, content in contents(number, runs).items()):  # fmt: skip
+        if all(read(path) == content for path, content in contents(number, runs).items()):
             return number
     return None

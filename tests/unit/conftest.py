@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.generations import spare_of, write_generation
+from tests.support.generations import write_generation
 
 
 @pytest.fixture
 def kept(project: Path) -> Path:
-    """Return a project with generation 1 in place and generation 0 beside it."""
+    """Return a project with generation 1 in place."""
     for number in (0, 1):
-        write_generation(project, number, keep_spare=True)
-    assert spare_of(project).is_dir()
+        write_generation(project, number, in_place=True)
     return project

@@ -1,16 +1,14 @@
-"""Two trees that share files: nothing in one is lost or changed by what is done to the other."""
+"""Generations that share files: nothing in one is lost or changed by what is done to the other."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
-from maestro_state.errors import FileCorrupt
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.local.project import Project
@@ -18,33 +16,7 @@ from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.verify import verify
 from maestro_state.mirror.writer import replacing
-from tests.support.generations import SESSION_ID, folder_of, generation_of, spare_of, write_generation
-
-
-def _file_gone(spare: Path) -> None:
-    (spare / "runs/0001/output.txt").unlink()
-
-
-def _file_more(spare: Path) -> None:
-    (spare / "runs/0002/mine.txt").write_text("mine")
-
-
-@pytest.mark.parametrize("happened", [_file_gone, _file_more])
-@pytest.mark.parametrize(("before", "number"), [([1, 2, 2], 2), ([1, 2], 1)])
-def test_a_spare_that_was_changed_deep_inside_is_never_put_in_place(
-    project: Path, happened, before: list[int], number: int
-):
-    """Whether or not something is to be written in that folder: the present one stays, and the next try starts anew."""
-    for one in before:
-        write_generation(project, one, runs=3, keep_spare=True)
-    happened(spare_of(project))
-    with pytest.raises(FileCorrupt):
-        write_generation(project, number, runs=3, keep_spare=True)
-    assert generation_of(project, 3) == 2
-    assert verify(Home.of_project(Project(project)), SESSION_ID).ok
-    write_generation(project, number, runs=3, keep_spare=True)
-    assert generation_of(project, 3) == number
-    assert verify(Home.of_project(Project(project)), SESSION_ID).ok
+from tests.support.generations import SESSION_ID, folder_of, generation_of, write_generation
 
 
 @pytest.mark.parametrize("refusal", [errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP])
@@ -55,57 +27,56 @@ def test_where_files_take_no_second_name_they_are_copied(project: Path, monkeypa
         raise OSError(refusal, os.strerror(refusal))
 
     monkeypatch.setattr(os, "link", link)
-    write_generation(project, 1, runs=2, keep_spare=True)
+    write_generation(project, 1, runs=2)
     for path in ("NOTES.txt", "runs/0001/mine.txt"):
         (folder_of(project) / path).write_text("mine")
     for number in (2, 1, 2, 1):
-        write_generation(project, number, runs=2, keep_spare=True)
+        write_generation(project, number, runs=2)
         assert generation_of(project, 2) == number
         assert verify(Home.of_project(Project(project)), SESSION_ID).ok
         assert {(folder_of(project) / path).read_text() for path in ("NOTES.txt", "runs/0001/mine.txt")} == {"mine"}
     (folder_of(project) / "NOTES.txt").unlink()
     for number in (2, 1):
-        write_generation(project, number, runs=2, keep_spare=True)
+        write_generation(project, number, runs=2)
         assert not (folder_of(project) / "NOTES.txt").exists()
     assert {path.stat().st_nlink for path in folder_of(project).rglob("*") if path.is_file()} == {1}  # control
 
 
-@pytest.mark.parametrize("is_copied", [False, True])
-def test_what_others_write_to_their_file_is_kept(kept: Path, is_copied: bool):
-    """Also in a copy of the project that has all times and no second names, where each tree has its own."""
-    (folder_of(kept) / "NOTES.txt").write_text("first")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_others_write_to_their_file_is_kept(kept: Path, in_place: bool):
+    """It is their file, whichever way the next generations are written."""
+    notes = folder_of(kept) / "NOTES.txt"
+    notes.write_text("first")
     for number in (2, 1):
-        write_generation(kept, number, keep_spare=True)
-    root = Path(shutil.copytree(kept / ".maestro", kept / "copy/.maestro")).parent if is_copied else kept
-    notes = folder_of(root) / "NOTES.txt"
-    assert (notes.stat().st_nlink == 1) is is_copied
+        write_generation(kept, number, in_place=in_place)
     with notes.open("a") as file:
         file.write(", second")
     for number in (2, 1, 2):
-        write_generation(root, number, keep_spare=True)
+        write_generation(kept, number, in_place=in_place)
         assert notes.read_text() == "first, second"
 
 
-def test_files_made_read_only_are_replaced(kept: Path):
+@pytest.mark.parametrize("in_place", [False, True])
+def test_files_made_read_only_are_replaced(kept: Path, in_place: bool):
     """Somebody protects an archive: the next checkpoints go on, with files of their own."""
-    for folder in (folder_of(kept), spare_of(kept)):
-        for path in folder.rglob("*"):
-            if path.is_file():
-                path.chmod(0o444)
-    write_generation(kept, 2, keep_spare=True)
+    for path in folder_of(kept).rglob("*"):
+        if path.is_file():
+            path.chmod(0o444)
+    write_generation(kept, 2, in_place=in_place)
     assert stat.S_IMODE((folder_of(kept) / "session.json").stat().st_mode) == 0o600
     assert verify(Home.of_project(Project(kept)), SESSION_ID).ok
 
 
-def test_a_file_with_a_second_name_is_never_written_over(kept: Path):
-    """Somebody keeps a file of the spare under another name: it stays what it was, and so does a link in its place."""
-    spare = spare_of(kept) / "session.json"
-    before = spare.read_bytes()
-    os.link(spare, kept / "second")
-    number = spare.stat().st_ino
-    write_generation(kept, 2, keep_spare=True)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_file_with_a_second_name_is_never_written_over(kept: Path, in_place: bool):
+    """Somebody keeps a file under another name: it stays what it was, and so does a link in its place."""
+    mine = folder_of(kept) / "session.json"
+    before = mine.read_bytes()
+    os.link(mine, kept / "second")
+    number = mine.stat().st_ino
+    write_generation(kept, 2, in_place=in_place)
     assert (kept / "second").read_bytes() == before
-    assert (folder_of(kept) / "session.json").stat().st_ino != number
+    assert mine.stat().st_ino != number
     with Folder.open(str(kept)) as folder:
         os.link(kept / "second", kept / "third")
         os.symlink(kept / "second", kept / "link")
@@ -116,18 +87,21 @@ def test_a_file_with_a_second_name_is_never_written_over(kept: Path):
         assert (kept / "second").read_bytes() == before
 
 
-def test_contents_that_never_change_are_stored_once(project: Path):
+@pytest.mark.parametrize("in_place", [False, True])
+def test_contents_that_never_change_are_stored_once(project: Path, in_place: bool):
     """Equal ones, in one generation or in several, are one file; a name whose content changes is never among them."""
 
     def write(last_id: str, files: dict[str, bytes]) -> None:
         with replacing(Home.of_project(Project(project)), SESSION_ID) as generation:
+            if in_place and generation.old:
+                generation.change_in_place()
             generation.keep_all()
             for path, content in files.items():
                 if layout.is_lasting(path):
                     generation.put_lasting(path, content, layout.sha256(content))
                 else:
                     generation.put(path, content)
-            generation.commit(last_id=last_id, written_at="", keep_spare=True)
+            generation.commit(last_id=last_id, written_at="")
         assert verify(Home.of_project(Project(project)), SESSION_ID).ok
 
     write("1-0", {"session.json": b"same", "runs/0001/prompt.txt": b"same", "runs/0002/prompt.txt": b"same"})
@@ -140,13 +114,16 @@ def test_contents_that_never_change_are_stored_once(project: Path):
     assert (folder_of(project) / "session.json").stat().st_nlink == 1
 
 
-def test_an_archive_that_is_replaced_while_it_is_verified_is_not_damaged(kept: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("in_place", [False, True])
+def test_an_archive_that_is_replaced_while_it_is_verified_is_not_damaged(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+):
     """Two checkpoints take apart the very tree that is being looked at: what is in place then is what counts."""
     home, entry, coming = Home.of_project(Project(kept)), Tree.entry, [2, 2]
 
     def meanwhile(self, path):
         while path != layout.MANIFEST and coming:
-            write_generation(kept, coming.pop(), keep_spare=True)
+            write_generation(kept, coming.pop(), in_place=in_place)
         return entry(self, path)
 
     monkeypatch.setattr(Tree, "entry", meanwhile)

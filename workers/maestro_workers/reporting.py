@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.fs.private import open_own_file
+from maestro_state.fs.opening import open_own_file
 from maestro_state.local.logs import get_logger
 from maestro_state.models.run import Run, Usage
 from maestro_state.state.calls.claims import Claim, Ended

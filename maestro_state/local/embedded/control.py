@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerUnavailable
 from maestro_state.fs import locks
-from maestro_state.fs.private import open_own_file
+from maestro_state.fs.opening import open_file, open_folder, open_own_file
 from maestro_state.local.embedded import origin, paths
 from maestro_state.local.embedded.answering import Answer, open_server, ping, read_info
 from maestro_state.local.embedded.origin import has_data, vouch
@@ -185,12 +185,11 @@ def shut_down(socket: str) -> bool:
 
 def sync_data(folder: int) -> None:
     """Bring what the server has written to the disk itself; what cannot be synced now is tried again later."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with suppress(OSError):
-        inner = os.open(origin.data_name(folder), flags | os.O_DIRECTORY, dir_fd=folder)
+        inner = open_folder(folder, origin.data_name(folder))
         try:
             for name in os.listdir(inner):
-                file = os.open(name, flags, dir_fd=inner)
+                file = open_file(inner, name)
                 try:
                     os.fdatasync(file)
                 finally:

@@ -10,6 +10,7 @@ import os
 import stat
 
 from maestro_state.errors import ServerUnavailable
+from maestro_state.fs.opening import open_folder
 
 #: Deeper than anything the server makes.
 _MAX_DEPTH = 4
@@ -28,7 +29,7 @@ def refuse_foreign(folder: int, where: str = ".maestro/server", depth: int = _MA
                     hint="look at it, then remove it",
                 )
             if stat.S_ISDIR(status.st_mode):
-                inner = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                inner = open_folder(folder, entry.name)
                 try:
                     refuse_foreign(inner, path, depth - 1)
                 finally:

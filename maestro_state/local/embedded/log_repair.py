@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from maestro_state.errors import ServerStorageError
-from maestro_state.fs.private import open_own_file, write_private
+from maestro_state.fs.opening import open_folder, open_new, open_own_file, replace_file
 from maestro_state.local.embedded.origin import data_name
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _COMMAND_NAME = re.compile(rb"[A-Za-z][A-Za-z._|-]{0,63}")
 #: Longest number in the protocol, with its line end.
 _NUMBER_BYTES = 24
 _PIECE_BYTES = 1 << 20
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Damage(NamedTuple):
@@ -81,8 +80,8 @@ def cut(folder: int, damage: Damage) -> str:
     try:
         if ASIDE not in os.listdir(folder):
             os.mkdir(ASIDE, 0o700, dir_fd=folder)
-        data = os.open(data_name(folder), _FOLDER, dir_fd=folder)
-        aside = os.open(ASIDE, _FOLDER, dir_fd=folder)
+        data = open_folder(folder, data_name(folder))
+        aside = open_folder(folder, ASIDE)
         try:
             log, _ = open_own_file(data, damage.file, os.O_RDWR)
             try:
@@ -117,7 +116,7 @@ def rebuild_manifest(folder: int) -> bool:
         lines += [f"file {name} seq {_number_of(name)} type i" for name in appended]
         if MANIFEST in names:
             os.rename(MANIFEST, f"{MANIFEST}.damaged", src_dir_fd=data, dst_dir_fd=data)
-        write_private(data, MANIFEST, "".join(f"{line}\n" for line in lines).encode(), durable=True)
+        replace_file(data, MANIFEST, "".join(f"{line}\n" for line in lines).encode())
     except OSError:
         return False
     finally:
@@ -128,7 +127,7 @@ def rebuild_manifest(folder: int) -> bool:
 def set_aside(folder: int) -> list[tuple[str, int]]:
     """List what was cut off earlier, oldest first: names below the server's folder and their sizes."""
     try:
-        aside = os.open(ASIDE, _FOLDER, dir_fd=folder)
+        aside = open_folder(folder, ASIDE)
     except OSError:
         return []
     try:
@@ -141,7 +140,7 @@ def set_aside(folder: int) -> list[tuple[str, int]]:
 
 def _open_data(folder: int) -> int | None:
     try:
-        return os.open(data_name(folder), _FOLDER, dir_fd=folder)
+        return open_folder(folder, data_name(folder))
     except OSError:
         return None
 
@@ -234,8 +233,7 @@ def _number(log: mmap.mmap, at: int, kind: bytes, size: int) -> tuple[int, int] 
 
 def _keep(log: int, damage: Damage, aside: int, name: str) -> None:
     """Copy the rest of a file; runs of zeros take no room."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    copy = os.open(name, flags, 0o600, dir_fd=aside)
+    copy = open_new(aside, name)
     try:
         os.ftruncate(copy, damage.rest)
         for start in range(0, damage.rest, _PIECE_BYTES):

@@ -15,15 +15,8 @@ import os
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerStorageError, ServerUnavailable
-from maestro_state.fs.private import (
-    is_inside,
-    open_own_file,
-    open_private_folder,
-    read_private,
-    state_home,
-    user_home,
-    write_private,
-)
+from maestro_state.fs.opening import open_folder, open_own_file, replace_file
+from maestro_state.fs.private import is_inside, open_private_folder, read_private, state_home, user_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +29,6 @@ OLD_DATA = ("appendonly.aof", "dump.rdb")
 
 _PREFIX = "data-"
 _TOKEN_BYTES = 32
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Longer than any mark.
 _READ_BYTES = 128
 _NOT_OURS = "if it is yours: maestro trust; if not: move .maestro/server away"
@@ -97,7 +89,7 @@ def _filled(folder: int) -> list[str]:
 
 def _is_filled(folder: int, name: str) -> bool:
     try:
-        data = os.open(name, _FOLDER, dir_fd=folder)
+        data = open_folder(folder, name)
     except OSError:
         return False
     try:
@@ -139,7 +131,7 @@ def vouch(folder: int, root: Path) -> None:
     try:
         records = open_private_folder(place)
         try:
-            write_private(records, _digest(token), _inode_of(folder), durable=True)
+            replace_file(records, _digest(token), _inode_of(folder))
         finally:
             os.close(records)
     except OSError as error:
@@ -154,7 +146,7 @@ def vouch(folder: int, root: Path) -> None:
             if data != DATA and _is_there(folder, DATA):
                 os.rename(DATA, f"{DATA}.{os.urandom(4).hex()}", src_dir_fd=folder, dst_dir_fd=folder)
             _move_data(folder, data, DATA)
-        write_private(folder, MARK, token, durable=True)
+        replace_file(folder, MARK, token)
     except OSError as error:
         reason = f"cannot write .maestro/server/{MARK}: {error.strerror}"
         raise ServerStorageError(reason, hint="free space on this disk") from error
@@ -180,7 +172,7 @@ def _is_servers_own(folder: int) -> bool:
     What `git pull` writes has the user's own mode, which is that of the server only for who keeps everything private.
     """
     try:
-        data = os.open(data_name(folder), _FOLDER, dir_fd=folder)
+        data = open_folder(folder, data_name(folder))
     except FileNotFoundError:
         return True
     except OSError:
@@ -194,7 +186,7 @@ def _is_servers_own(folder: int) -> bool:
 
 def _make_own(folder: int, data_folder: str) -> None:
     """Give data that somebody vouched for the mode that a server here would have given it."""
-    data = os.open(data_folder, _FOLDER, dir_fd=folder)
+    data = open_folder(folder, data_folder)
     try:
         for name in os.listdir(data):
             file, _ = open_own_file(data, name, os.O_RDONLY)

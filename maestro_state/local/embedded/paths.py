@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.fs.private import read_project_file, write_private
+from maestro_state.fs import opening
+from maestro_state.fs.private import read_project_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,6 @@ SOCKET_NOTE = "socket"
 MAX_SOCKET_BYTES = 100
 
 _HINT = "make the folder writable for you, or set MAESTRO_REDIS_URL to a server of your own"
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def data_path(root: str | os.PathLike[str]) -> str:
@@ -87,13 +87,13 @@ def open_folder(root: str | os.PathLike[str], parts: tuple[str, ...], *, create:
     """
     where = os.path.realpath(root)
     try:
-        handle = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = opening.open_top(where)
     except OSError as error:
         raise ServerUnavailable(f"cannot open {where}: {error.strerror}", hint=_HINT) from error
     for part in parts:
         where = os.path.join(where, part)
         try:
-            inner = _open_part(handle, part, create=create)
+            inner = opening.open_folder(handle, part, create=create)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -132,7 +132,7 @@ def open_socket_folder(root: str | os.PathLike[str]) -> Iterator[int]:
 
 def note_socket(folder: int, path: str) -> None:
     """Write down where the socket is: another terminal may have another XDG_RUNTIME_DIR, or none (cron)."""
-    write_private(folder, SOCKET_NOTE, os.fsencode(path), durable=False)
+    opening.replace_file(folder, SOCKET_NOTE, os.fsencode(path), durable=False)
 
 
 def _remembered(real: str, places: list[str]) -> str | None:
@@ -157,15 +157,8 @@ def _opened(root: str | os.PathLike[str], parts: tuple[str, ...]) -> int:
     return folder
 
 
-def _open_part(parent: int, name: str, *, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):  # usual; what it is shows when it is opened
-            os.mkdir(name, 0o700, dir_fd=parent)
-    return os.open(name, _DIRECTORY, dir_fd=parent)
-
-
 def _why(where: str, error: OSError) -> str:
-    # Linux answers ENOTDIR for a symlink when both O_DIRECTORY and O_NOFOLLOW are given, others ELOOP.
+    # Linux answers ENOTDIR for a symlink where a folder is asked for, others ELOOP.
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         kind = "a symlink" if os.path.islink(where) else "a file"
         return f"{where} is {kind}, not a folder; Maestro does not go there"

@@ -10,6 +10,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from maestro_state.fs.opening import open_new
+
 if TYPE_CHECKING:
     from maestro_state.net.sync_socket import Link
 
@@ -34,9 +36,8 @@ def storage_trouble(folder: int) -> str | None:
     if looks_full(folder):
         return "No space left on device"
     probe = f".probe.{os.urandom(6).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        handle = os.open(probe, flags, 0o600, dir_fd=folder)
+        handle = open_new(folder, probe)
         try:
             os.posix_fallocate(handle, 0, MIN_ROOM_BYTES)
         finally:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.fs import locks
-from maestro_state.fs.private import open_own_file
+from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import paths
 from maestro_state.local.embedded.answering import Answer, ping
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from maestro_state.fs import locks
-from maestro_state.fs.private import open_own_file
+from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import paths
 
 if TYPE_CHECKING:

@@ -160,6 +160,11 @@ def is_lasting(path: str) -> bool:
     return path.startswith("context/blobs/") or path.endswith(_LASTING)
 
 
+def grows(path: str) -> bool:
+    """Tell whether a file is added to while its session lives."""
+    return path.endswith((".jsonl", "/output.txt"))
+
+
 def named_blob(reference: str) -> str:
     """Return the path of the blob an archive refers to; only its name counts, so nothing leads outside."""
     name = reference.replace("\\", "/").rsplit("/", 1)[-1]

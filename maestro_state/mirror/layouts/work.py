@@ -17,7 +17,8 @@ import msgspec
 
 from maestro_state.clock import from_iso, iso
 from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
-from maestro_state.fs.handles import Folder, write_all
+from maestro_state.fs.handles import Folder
+from maestro_state.fs.opening import write_all
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_stream_id
 from maestro_state.models.work import DEPTH_MAX, Accepted, Breadcrumb, WorkSession, breadcrumb_of

@@ -19,7 +19,7 @@ from maestro_state.clock import iso, now_ms
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.fs import locks
 from maestro_state.fs.kernel import keep_private
-from maestro_state.fs.private import open_own_file
+from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import is_running, paths
 from maestro_state.local.embedded.control import sync_data
 from maestro_state.local.settings import load_settings

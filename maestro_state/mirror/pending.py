@@ -1,0 +1,108 @@
+"""A change of an archive in its place: for the checkpoints of a session that lives, of which little is new each time.
+
+What exists and grows is added to where it is: whoever goes by the manifest reads no further than that counts. All else
+that is new waits beside the archive, in `.staging/<id>.next/`, with the new manifest. That the manifest takes its place
+is the moment of the change; then the other files take theirs, each in one step. Killed before that moment, what waits
+is dropped and what grew is cut off again; killed after it, what waits is put in place: by whoever takes the session's
+lock next. Files of others in the archive's folder are never touched.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+import msgspec
+
+from maestro_state.errors import FileCorrupt, MaestroError, WorkFailed
+from maestro_state.fs.handles import Folder
+from maestro_state.fs.tree import Tree
+from maestro_state.mirror.home import STAGING, next_name
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.present import read_manifest
+
+#: The note of what goes with the change: a list of paths.
+_GONE = ".gone.json"
+_OWN = (_GONE, layout.MANIFEST)
+
+_gone = msgspec.json.Decoder(list[str]).decode
+
+
+def note_gone(pending: Tree, gone: Collection[str]) -> list[str]:
+    """Note which files will go, before the change; return what was written."""
+    if not gone:
+        return []
+    pending.write(_GONE, msgspec.json.encode(sorted(gone)))
+    return [_GONE]
+
+
+def commit(sessions: Folder, session_id: str, gone: Iterable[str]) -> None:
+    """Make the change that waits, which is durable by now. The lock is held."""
+    with (
+        sessions.child(STAGING) as staging,
+        Tree(sessions.child(session_id)) as place,
+        Tree(staging.child(next_name(session_id))) as pending,
+    ):
+        waiting = [path for path in pending.walk() if path not in _OWN]
+        # First, what could fail: afterwards nothing should.
+        for path in waiting:
+            place.folder(path.rpartition("/")[0])
+            status = place.status(path)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                raise FileCorrupt(f"{place.root.path}/{path} is a folder")
+        pending.move(layout.MANIFEST, place)
+        place.root.sync()
+        # Not made durable one by one: what a power cut undoes of this, it also leaves waiting.
+        _put_in_place(place, pending, waiting, gone)
+        staging.remove_tree(next_name(session_id))
+
+
+def settle(sessions: Folder, session_id: str) -> None:
+    """Finish or undo a change that was interrupted. The lock is held."""
+    name = next_name(session_id)
+    with sessions.child(STAGING) as staging:
+        try:
+            place, waiting = sessions.child(session_id), staging.child(name)
+        except (FileNotFoundError, WorkFailed):
+            pass  # no archive to change, or a link in that place: nothing Maestro left
+        else:
+            with Tree(place) as archive, Tree(waiting) as pending:
+                manifest = read_manifest(archive, session_id)
+                if manifest is not None:
+                    _settle(archive, pending, manifest)
+                    archive.root.sync()
+        staging.remove_tree(name)
+
+
+def _settle(place: Tree, pending: Tree, manifest: layout.Manifest) -> None:
+    files = manifest.files
+    waiting = [path for path in _walk(pending) if path in files and pending.entry(path) == files[path]]
+    gone = [path for path in _noted(pending) if layout.is_own(path) and path not in files]
+    _put_in_place(place, pending, waiting, gone)
+    for path, entry in manifest.files.items():
+        if layout.grows(path):
+            with suppress(OSError):  # missing, or no file: verify tells
+                place.cut(path, entry.size)
+
+
+def _walk(pending: Tree) -> list[str]:
+    try:
+        return list(pending.walk())
+    except WorkFailed:
+        return []  # nested deeper than anything Maestro left
+
+
+def _noted(pending: Tree) -> list[str]:
+    try:
+        return _gone(pending.read(_GONE, limit=layout.JSON_LIMIT) or b"[]")
+    except (MaestroError, msgspec.MsgspecError, UnicodeDecodeError):
+        return []
+
+
+def _put_in_place(place: Tree, pending: Tree, waiting: Iterable[str], gone: Iterable[str]) -> None:
+    for path in waiting:
+        pending.move(path, place)
+    for path in gone:
+        with suppress(FileNotFoundError):
+            place.remove(path)

@@ -1,0 +1,104 @@
+"""An archive as its manifest says it is, whatever is being written to it or was left by a process that was killed.
+
+A checkpoint changes an archive in place (`pending.py`): files grow before the manifest knows, and files it knows may
+still wait beside the archive. Who reads through a view sees neither: a file has the bytes that the manifest counts, and
+one that waits is read where it waits.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from maestro_state.errors import SessionNotFound
+from maestro_state.fs.handles import Folder
+from maestro_state.fs.tree import Tree
+from maestro_state.mirror.home import Home
+from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.present import read_manifest
+
+
+def open_view(home: Home, session_id: str) -> View:
+    """Open an archived session; SessionNotFound when there is none."""
+    opened = home.open_session(session_id)
+    if opened is None:
+        raise SessionNotFound(session_id)
+    return View(session_id, *opened)
+
+
+class View(Tree):
+    """One archive, opened for one question."""
+
+    def __init__(self, session_id: str, place: Folder, pending: Folder | None = None) -> None:
+        """Own the handles: of the archive, and of what waits to be put in place there."""
+        super().__init__(place)
+        self._session_id = session_id
+        self._pending = Tree(pending) if pending else None
+
+    @cached_property
+    def manifest(self) -> layout.Manifest | None:
+        """The manifest; None when there is none that can be trusted."""
+        return read_manifest(self, self._session_id)
+
+    @property
+    def is_pending(self) -> bool:
+        """Tell whether a change was under way when this was opened."""
+        return self._pending is not None
+
+    def stamp(self) -> tuple[int, int] | None:
+        """Return what tells one manifest from the next."""
+        status = super().status(layout.MANIFEST)
+        return (status.st_ino, status.st_mtime_ns) if status else None
+
+    def reach(self, path: str) -> int | None:
+        """Return how many bytes of a file count: of one that grows, those the manifest knows."""
+        entry = self.manifest.files.get(path) if layout.grows(path) and self.manifest else None
+        return entry.size if entry else None
+
+    def open(self, path: str) -> int | None:
+        """Return a descriptor to read by; None when there is no such file."""
+        if self._is_gone(path):
+            return None
+        waiting = self._open_waiting(path)
+        return super().open(path) if waiting is None else waiting
+
+    def _is_gone(self, path: str) -> bool:
+        """Tell whether a file is only there because its removal was interrupted."""
+        if self._pending is None or path == layout.MANIFEST or self.manifest is None:
+            return False
+        return layout.is_own(path) and path not in self.manifest.files
+
+    def _open_waiting(self, path: str) -> int | None:
+        """Open a file that the manifest knows and that is not in its place yet."""
+        if self._pending is None or path == layout.MANIFEST or self.manifest is None:
+            return None
+        entry = self.manifest.files.get(path)
+        descriptor = self._pending.open(path) if entry else None
+        if descriptor is None:
+            return None
+        if self.entry_of(descriptor) != entry:  # of a change that was never made
+            os.close(descriptor)
+            return None
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size; while a change is under way, what counts of it."""
+        size, reach = super().size(path), self.reach(path) if self._pending else None
+        return size if size is None or reach is None else min(size, reach)
+
+    def status(self, path: str) -> os.stat_result | None:
+        """Return what the file system knows of a path."""
+        descriptor = self._open_waiting(path)
+        if descriptor is None:
+            return None if self._is_gone(path) else super().status(path)
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give all handles back. Repeatable."""
+        super().close()
+        if self._pending:
+            self._pending.close()
