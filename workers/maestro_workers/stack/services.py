@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -69,12 +68,6 @@ class Part(Protocol):
     @property
     def name(self) -> str:
         """What it is called in the log."""
-
-
-def program(module: str, root: str, *flags: str) -> list[str]:
-    """Return the command that runs one of our programs for a project."""
-    # -P: otherwise the current folder comes first on the path, and a project's own `workers` would be run.
-    return [sys.executable, "-P", "-m", module, "--project", root, *flags]
 
 
 @dataclass(slots=True)

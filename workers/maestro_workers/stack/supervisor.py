@@ -1,4 +1,4 @@
-"""The supervisor of the embedded stack: `python -m maestro_workers.stack.supervisor --project ROOT`.
+"""The supervisor of the embedded stack: `python -m maestro_workers.stack --project ROOT`.
 
 One per project, held to that by a lock. It keeps the services running, and stops the server and itself when
 nobody has used them for a while. It never starts a server: the next command does, and finds it still here.
@@ -262,7 +262,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MaestroError:
         idle_s = IDLE_S  # whoever set it wrong is told by every command
     return supervise(root, idle_s=idle_s, parts=lambda loop, log: stack_parts(root, loop, log))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
