@@ -35,6 +35,9 @@ ALLOWED: dict[str, Callable[..., Any]] = {
     SEND_ARCHIVE: send_archive,
 }
 
+#: How the function names of earlier versions begin.
+_EARLIER = "workers.jobs."
+
 #: Largest payload, packed and unpacked, in bytes: the names of a run are a tenth of it.
 PAYLOAD_BYTES = 2048
 
@@ -129,6 +132,8 @@ class SafeJob(Job):
         try:
             payload = zlib.decompressobj().decompress(packed, PAYLOAD_BYTES)
             name, instance, arguments, options = json.loads(payload)
+            if isinstance(name, str) and name.startswith(_EARLIER):
+                self._drop(name)
             if name not in ALLOWED or instance is not None or options:
                 self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
             first, second = arguments
@@ -138,6 +143,11 @@ class SafeJob(Job):
             if not isinstance(given, str) or not is_one(given):
                 self._refuse(f"its {word} is not one")
         return payload
+
+    def _drop(self, name: str) -> NoReturn:
+        """Remove a job of an earlier version: whoever looks after its run or session asks again, by today's name."""
+        self.connection.delete(self.key)
+        self._refuse(f"it names {name[:80]!r}, as an earlier version did; it is asked for again")
 
     def _refuse(self, reason: str) -> NoReturn:
         _log.error("job_refused", job=self.id, reason=reason)
