@@ -1,4 +1,4 @@
-"""Jobs that an earlier version left in the queue, when its workers are replaced by today's: refused, and nothing hangs."""
+"""Jobs that an earlier version left in the queue, when today's workers replace its own: refused, and nothing hangs."""
 
 from __future__ import annotations
 

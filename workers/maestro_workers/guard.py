@@ -10,7 +10,6 @@ run whose worker and guard were both killed (`maestro_workers.survivors`).
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import secrets
@@ -19,8 +18,7 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -28,8 +26,6 @@ import msgspec
 from maestro_state.fs.kernel import adopt_orphans
 from maestro_workers import process_tree as tree
 from maestro_workers import survivors
-
-_PR_SET_PDEATHSIG = 1
 
 #: Longest time that a worker waits for the end of a tree, in seconds: less than its lease. What is killed and still
 #: there is in the kernel's hands.
@@ -260,19 +256,3 @@ class _Keeper:
     def _tell(self, kind: bytes, number: int) -> None:
         with suppress(OSError):  # the worker is gone, of which the line tells next
             self._line.sendall(_ANSWER.pack(kind, number))
-
-
-def bound_to_parent() -> Callable[[], None] | None:
-    """Return what a child has to do first so that it is killed when this process dies, where that exists."""
-    if sys.platform != "linux":
-        return None
-    # Loaded here: between fork and exec nothing may be imported.
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def bind() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)  # it died before the line above; nobody will tell us
-
-    return bind

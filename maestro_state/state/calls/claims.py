@@ -179,6 +179,12 @@ def read_blobs(terms: Terms, session_id: str, digests: list[str]) -> Query:
     return Query(("HMGET", terms.keys.of_session(session_id, "blobs"), *digests), list)
 
 
+def read_status(terms: Terms, session_id: str, run_id: str) -> Query:
+    """Read how far a run is; None for one that is not there."""
+    key = terms.keys.of_session(session_id, "runs")
+    return Query(("HGET", key, f"{run_id}:status"), lambda reply: None if reply is None else text(reply))
+
+
 def read_fence(terms: Terms, session_id: str, run_id: str) -> Query:
     """Read which attempt a run is at."""
     return Query(("HGET", terms.keys.of_session(session_id, "runs"), f"{run_id}:fence"), lambda reply: int(reply or 0))

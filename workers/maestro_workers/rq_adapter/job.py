@@ -121,7 +121,7 @@ class SafeJob(Job):
             self._refuse(f"its fields are not RQ's ({type(error).__name__})")
 
     def _check_schema(self, number: bytes | None) -> None:
-        """Leave a job of a newer form to a newer worker: its run waits, and is put into the queue again."""
+        """Leave a job of a newer form to a newer worker: its run waits, and is requeued."""
         try:
             check(f"job {self.id}", number)
         except (NewerFormat, ValueError) as error:

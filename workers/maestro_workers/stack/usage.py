@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from maestro_state.errors import MaestroError
 from maestro_state.local.embedded.paths import socket_address
 from maestro_state.local.embedded.room import Room
 from maestro_state.local.embedded.wire import Wire, WireError, read_info
@@ -28,7 +27,7 @@ SERVICE_CLIENT = "maestro-stack"
 class Usage:
     """Watches one server.
 
-    Every use is a client that is here now or a connection made since the last look. Commands are not counted:
+    Every use is a client that is here now or a connection made since the last poll. Commands are not counted:
     those of the services could not be told from anybody else's. A service keeps its connection open.
     """
 
@@ -38,8 +37,8 @@ class Usage:
     _tidying: Tidying = field(default_factory=Tidying)
     _room: Room = field(default_factory=Room)
 
-    def look(self, *, is_discounted: bool = False) -> bool | None:
-        """Return whether the server was used since the last look, or None when there is no server.
+    def poll(self, *, is_discounted: bool = False) -> bool | None:
+        """Return whether the server was used since the last poll, or None when there is no server.
 
         Discounted, connections made since then do not count: some were the stack's own.
         """
@@ -77,7 +76,7 @@ class Usage:
             self.close()  # a late answer would be taken for the next one
             return False
         except (WireError, OSError, ValueError):
-            return False  # the next look shows what is wrong, or is in time
+            return False  # the next poll shows what is wrong, or is in time
         return True
 
     def heed_room(self, folder: int) -> bool | None:
@@ -85,7 +84,7 @@ class Usage:
         try:
             return self._room.tend(folder, self._connect())
         except (WireError, OSError):
-            return None  # the next look shows what is wrong, or is in time
+            return None  # the next poll shows what is wrong, or is in time
 
     def shut_down(self) -> None:
         """Stop the server this connection leads to, and no other one; raise WireError when it refuses."""
@@ -135,35 +134,11 @@ def _foreign(wire: Wire) -> bool:
     return any(f" name={SERVICE_CLIENT}" not in client for client in clients)
 
 
-class Insider:
-    """Maestro for the stack's own use, over a connection that stays open: a new one would count as use."""
+def open_service(root: Path) -> Maestro:
+    """Open Maestro for the stack's own use, over a connection that stays open: a new one would count as use.
 
-    def __init__(self, root: Path) -> None:
-        """Remember the project; nothing is opened yet."""
-        self._root = root
-        self._maestro: Maestro | None = None
+    Never starts the server.
+    """
+    from maestro_state import Maestro
 
-    @property
-    def maestro(self) -> Maestro:
-        """Open it, unless it is; never starts the server."""
-        if self._maestro is None:
-            self._maestro = self.open()
-        return self._maestro
-
-    def open(self) -> Maestro:
-        """Open another one."""
-        from maestro_state import Maestro
-
-        url = f"unix://{socket_address(self._root)}"
-        return Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
-
-    def connect(self) -> None:
-        """Connect now, while it does not count: a server that is not there is connected to when it is needed."""
-        with suppress(MaestroError):
-            self.maestro.schedule.now_ms()
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._maestro is not None:
-            self._maestro.close()
-            self._maestro = None
+    return Maestro(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from maestro_state.local.handover import is_abandoned, socket_name, socket_names
 from maestro_state.net.frames import Unpacked, packed
 from maestro_state.net.private_socket import listen, peer_uid
-from maestro_workers.stack.environments import Environments
-from maestro_workers.stack.loop import Loop
+from maestro_workers.pool.environments import Environments
+from maestro_workers.pool.loop import Loop
 
 #: Seconds a caller may take to say what it wants, and how many may be about it at once.
 _TIMEOUT_S = 30.0
@@ -27,7 +27,7 @@ class _Caller:
     unpacked: Unpacked = field(default_factory=Unpacked)
 
 
-class Reception:
+class Listener:
     """The listening side of `maestro_state.local.handover`."""
 
     def __init__(self, loop: Loop, environments: Environments, key: str, on_call: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class Reception:
     def close(self) -> None:
         """Listen no more."""
         for caller in list(self._callers.values()):
-            self._dismiss(caller)
+            self._drop(caller)
         if self._listener is not None and self._folder is not None:
             with suppress(OSError):
                 os.unlink(socket_name(self._key, self.holder), dir_fd=self._folder)
@@ -65,10 +65,10 @@ class Reception:
             self._listener = self._folder = None
 
     def tend(self, now_s: float) -> None:
-        """Dismiss callers that say nothing."""
+        """Drop callers that say nothing."""
         for caller in list(self._callers.values()):
             if now_s - caller.since_s > _TIMEOUT_S:
-                self._dismiss(caller)
+                self._drop(caller)
 
     def _accept(self) -> None:
         assert self._listener is not None  # noqa: S101  # called only while it is open
@@ -94,7 +94,7 @@ class Reception:
         except (OSError, ValueError):
             data, messages = b"", []
         if not data:
-            self._dismiss(caller)
+            self._drop(caller)
             return
         for message in messages:
             self._take(caller, message)
@@ -105,11 +105,11 @@ class Reception:
             case [b"hand", session_id, run_id, *variables]:
                 name = session_id.decode(errors="replace"), run_id.decode(errors="replace")
                 answer = b"taken" if self._environments.put(name, variables) else b"full"
-        with suppress(OSError):  # the caller has left
+        with suppress(OSError):  # the caller is gone
             caller.line.sendall(packed(answer))
         if answer == b"taken":
             self._on_call()
 
-    def _dismiss(self, caller: _Caller) -> None:
+    def _drop(self, caller: _Caller) -> None:
         self._callers.pop(caller.line.fileno(), None)
         self._loop.drop(caller.line)
