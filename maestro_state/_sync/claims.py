@@ -10,12 +10,12 @@ from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused
 from maestro_state._sync.quarantine import Quarantine
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.server import Server
+from maestro_state.models.claim import Claim, Ended
 from maestro_state.models.run import OPEN, Activity, Run, Usage
 from maestro_state.state.calls import claims as ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import runs as runs_ops
-from maestro_state.state.calls.claims import Claim, Ended
 from maestro_state.state.scripts import Call
 
 #: What `recover` ended or put back.

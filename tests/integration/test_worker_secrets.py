@@ -27,7 +27,7 @@ _WITHOUT_RIGHTS = (
 )
 WORKER = "import sys; from maestro_workers.worker import main; sys.exit(main())"
 #: The control: a worker that is as open as any program.
-OPEN_WORKER = f"from maestro_state.fs import kernel; kernel.keep_private = lambda: False; {WORKER}"
+OPEN_WORKER = f"from maestro_state.local import process; process.keep_private = lambda: False; {WORKER}"
 
 #: Looks for a text, which it is given backwards, in all that /proc shows of some processes.
 SEARCH = """

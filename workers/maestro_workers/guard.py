@@ -23,7 +23,7 @@ from contextlib import suppress
 
 import msgspec
 
-from maestro_state.fs.kernel import adopt_orphans
+from maestro_state.local.process import adopt_orphans
 from maestro_workers import process_tree as tree
 from maestro_workers import survivors
 

@@ -21,11 +21,11 @@ from maestro_state.errors import (
     ServerUnavailable,
     WorkFailed,
 )
-from maestro_state.local.handover import leave, reach
+from maestro_state.local.handover import close_all, reach
 from maestro_state.local.logs import bound, get_logger, redact_text
+from maestro_state.models.claim import BEAT_MS, Claim, Ended
+from maestro_state.models.excerpts import Excerpt
 from maestro_state.models.run import Activity, Usage
-from maestro_state.state.calls.claims import BEAT_MS, Claim, Ended
-from maestro_state.state.calls.excerpts import Excerpt
 from maestro_state.tools import Outcome, Parser, Tool, delta, resolve, safe_environment
 from maestro_state.tools.afterwards import LOG_MAX
 from maestro_state.tools.rendering import render
@@ -130,7 +130,7 @@ class Workshop:
         if not holders or (self.channel is not None and self.channel.holder in holders):
             return False
         here = reach(self.maestro.address, self.maestro.settings.namespace)
-        leave(here)
+        close_all(here)
         return any(holder.name in holders for holder in here) or self.maestro.queue.has_worker_of(holders)
 
 

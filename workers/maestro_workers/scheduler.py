@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.local.logs import get_logger
-from maestro_state.state.calls.leases import LEASE_MS, SCHEDULE, Lease
+from maestro_state.models.lease import Lease
+from maestro_state.upkeep.leases import BEAT_S
 from maestro_workers.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Milliseconds between two cleanups of the disk.
 CLEANUP_MS = 24 * 3600 * 1000
-#: Seconds between two heartbeats.
-BEAT_S = LEASE_MS[SCHEDULE] / 1000 / 3
 
 _log = get_logger("maestro.scheduler")
 
@@ -46,7 +45,7 @@ class _Kept:
         self.lease = lease
         self.is_lost = threading.Event()
         self._maestro = open_maestro()
-        self._heartbeat = Heartbeat(self._renew, BEAT_S, LEASE_MS[SCHEDULE] / 1000)
+        self._heartbeat = Heartbeat(self._renew, BEAT_S, end_s=3 * BEAT_S)
 
     def _renew(self) -> None:
         # While the server is away nobody else can take the lease either.
@@ -166,8 +165,8 @@ def keep_house(project: str, *, cleans: bool = True) -> int:
     Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
     """
     from maestro_state import Maestro
-    from maestro_state.fs.kernel import keep_private
     from maestro_state.local.logs import configure_logs
+    from maestro_state.local.process import keep_private
 
     keep_private()
     stopping = _stopped_by_signals()

@@ -6,9 +6,9 @@ import os
 import time
 
 from maestro_state import Maestro
-from maestro_state.fs.kernel import keep_private
 from maestro_state.local.handover import open_folder
 from maestro_state.local.logs import configure_logs, get_logger
+from maestro_state.local.process import keep_private
 from maestro_workers.pool.channel import Channel
 from maestro_workers.pool.loop import Loop
 from maestro_workers.pool.pool import Pool

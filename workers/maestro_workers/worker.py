@@ -9,52 +9,20 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from redis.exceptions import NoPermissionError
 
 from maestro_state import Maestro
-from maestro_state.errors import MaestroError, ServerUnavailable
-from maestro_state.fs.kernel import keep_memory, keep_private
-from maestro_state.local.embedded.paths import socket_address
+from maestro_state.errors import MaestroError
 from maestro_state.local.logs import configure_logs
-from maestro_state.net.queue_client import queue_client
-from maestro_state.net.url import Address, parse_url
+from maestro_state.local.process import keep_memory, keep_private
 from maestro_workers import jobs
 from maestro_workers.guard import Guard
 from maestro_workers.pool.channel import Channel
+from maestro_workers.rq_adapter.client import addresses
 from maestro_workers.rq_adapter.worker import RunWorker
 from maestro_workers.run import Workshop
 
-if TYPE_CHECKING:
-    from maestro_state.local.settings_cache import Settings
-
 #: Bytes of freed memory that a worker keeps: the pieces of a fast run's output come and go by the megabyte.
 KEPT_BYTES = 32 << 20
-
-
-def addresses(root: str, settings: Settings) -> tuple[str, Address]:
-    """Return where the state is, and where the queue."""
-    state = settings.redis_url or f"unix://{socket_address(root)}"
-    # Named outright: a worker never starts the embedded server, which may have been stopped on purpose.
-    return state, parse_url(settings.queue_url or state)
-
-
-def check_rights(root: str, settings: Settings) -> None:
-    """Raise when the account may not carry out runs: a terminal's may not."""
-    _, address = addresses(root, settings)
-    client = queue_client(address)
-    try:
-        with client.pipeline(transaction=True) as transaction:
-            transaction.time()
-            transaction.execute()
-    except NoPermissionError as error:
-        raise ServerUnavailable(
-            f"user {address.username} of the queue's server may not carry out runs: {error}",
-            hint="use a worker's account (maestro acl --worker NAME)",
-        ) from error
-    finally:
-        client.close()
 
 
 def work(root: str, *, burst: bool = False, client_name: str | None = None, channel: Channel | None = None) -> int:

@@ -160,3 +160,21 @@ def _pid_of_supervisor(folder: int) -> int | None:
     # The second is how one of an earlier version was started.
     is_one = SUPERVISOR.encode() in words.split(b"\0") or b"stack.supervisor" in words
     return int(text) if is_one else None
+
+
+def take_lock(folder: int) -> int | None:
+    """Take the supervisor's lock and write the pid into it; None when there is a supervisor already."""
+    # Somebody who only asks has the lock for microseconds; one that stays taken is a supervisor's.
+    for _ in range(5):
+        lock = locks.try_lock(folder, paths.STACK_LOCK)
+        if lock is not None:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+            return lock
+        time.sleep(0.01)
+    return None
+
+
+def holds(lock: int, folder: int) -> bool:
+    """Say whether the lock is still the one that others would try to take: its folder may have been removed."""
+    return locks.is_current(lock, folder, paths.STACK_LOCK)

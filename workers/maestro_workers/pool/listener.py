@@ -9,9 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from maestro_state.local.handover import is_abandoned, socket_name, socket_names
-from maestro_state.net.frames import Unpacked, packed
-from maestro_state.net.private_socket import listen, peer_uid
+from maestro_state.local.frames import Unpacked, packed
+from maestro_state.local.handover import is_own, listen_as, unlist
 from maestro_workers.pool.environments import Environments
 from maestro_workers.pool.loop import Loop
 
@@ -45,12 +44,7 @@ class Listener:
     def open(self, folder: int) -> None:
         """Listen in an open folder, which is kept; names that nobody listens at any more are removed."""
         self._folder = os.dup(folder)
-        for name in socket_names(folder, self._key):
-            if is_abandoned(folder, name):
-                with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=folder)
-        self._listener = listen(folder, socket_name(self._key, self.holder))
-        self._listener.setblocking(False)
+        self._listener = listen_as(folder, self._key, self.holder)
         self._loop.add(self._listener, self._accept)
 
     def close(self) -> None:
@@ -58,8 +52,7 @@ class Listener:
         for caller in list(self._callers.values()):
             self._drop(caller)
         if self._listener is not None and self._folder is not None:
-            with suppress(OSError):
-                os.unlink(socket_name(self._key, self.holder), dir_fd=self._folder)
+            unlist(self._folder, self._key, self.holder)
             self._loop.drop(self._listener)
             os.close(self._folder)
             self._listener = self._folder = None
@@ -77,7 +70,7 @@ class Listener:
                 line, _ = self._listener.accept()
             except OSError:
                 return  # nobody waits any more; or no more files can be open, and callers that are silent go first
-            if peer_uid(line) != os.geteuid() or len(self._callers) >= _MAX_CALLERS:
+            if not is_own(line) or len(self._callers) >= _MAX_CALLERS:
                 line.close()
                 continue
             line.setblocking(False)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError
+from maestro_state.local.frames import Unpacked, packed
 from maestro_state.local.handover import key_of
 from maestro_state.local.logs import get_logger
-from maestro_state.net.frames import Unpacked, packed
 from maestro_workers.pool.channel import Channel
 from maestro_workers.pool.children import WELL_AFTER_S, Backoff, collect, fork, signal_group
 from maestro_workers.pool.environments import Environments

@@ -22,10 +22,9 @@ from rq.queue import Queue
 
 from maestro_state.errors import NewerFormat
 from maestro_state.local.logs import get_logger
-from maestro_state.models.names import is_session_id
+from maestro_state.models.names import is_parcel_token, is_sent_reference, is_session_id
 from maestro_state.models.schema import check
-from maestro_state.state.calls.parcels import TOKEN, is_ref
-from maestro_state.state.calls.queue import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
+from maestro_state.vocabulary import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
 from maestro_workers.jobs import execute_run, finalize_session, send_archive
 
 #: Function names that jobs may carry, and what they mean. Nothing is ever imported by name.
@@ -58,7 +57,7 @@ _ATTEMPT = re.compile(r"[0-9]{1,3}", re.ASCII)
 _NAMES: dict[str, tuple[tuple[str, Callable[[str], object]], tuple[str, Callable[[str], object]]]] = {
     EXECUTE_RUN: (("session", is_session_id), ("run", _RUN.fullmatch)),
     FINALIZE_SESSION: (("session", is_session_id), ("attempt", _ATTEMPT.fullmatch)),
-    SEND_ARCHIVE: (("reference", is_ref), ("token", TOKEN.fullmatch)),
+    SEND_ARCHIVE: (("reference", is_sent_reference), ("token", is_parcel_token)),
 }
 _log = get_logger("maestro.security")
 

@@ -31,11 +31,10 @@ from rq.timeouts import BaseDeathPenalty
 
 from maestro_state.errors import ConfigError
 from maestro_state.local.logs import get_logger
-from maestro_state.net.queue_client import queue_client, stop_waiting
-from maestro_state.net.url import Address
-from maestro_state.state.calls.queue import EXECUTE_RUN
+from maestro_state.vocabulary import EXECUTE_RUN
 from maestro_workers.heartbeat import Heartbeat
 from maestro_workers.pool.channel import Channel
+from maestro_workers.rq_adapter.client import Address, queue_client, stop_waiting
 from maestro_workers.rq_adapter.job import SafeJob, SafeQueue, is_wrong_type
 from maestro_workers.rq_adapter.registries import OwnRegistries
 from maestro_workers.run import Workshop

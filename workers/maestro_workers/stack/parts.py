@@ -7,7 +7,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,10 @@ from maestro_workers.stack.sweeps import Sweeps
 from maestro_workers.stack.usage import SERVICE_CLIENT, open_service
 
 if TYPE_CHECKING:
+    from maestro_state import Maestro
     from maestro_workers.pool.channel import Channel
     from maestro_workers.pool.loop import Loop
     from maestro_workers.stack.services import Part
-
-#: What a worker needs. Loaded by the supervisor, for all of them.
-_NEEDED = ("maestro_workers.worker", "maestro_state._sync.claims", "maestro_state.api.archives",
-           "maestro_state.api.sessions", "maestro_state.api.work", "maestro_state.mirror.writer")  # fmt: skip
 
 
 def stack_parts(root: Path, loop: Loop, log: Callable[[str], None]) -> list[Part]:
@@ -41,16 +37,22 @@ def _workers(root: Path, loop: Loop, log: Callable[[str], None]) -> Pool:
     maestro = open_service(root)
     maestro.server.connection.retry_s = 0.0  # a server that is away must not keep the supervisor
 
-    def work(channel: Channel) -> int:
+    def work_for_stack(channel: Channel) -> int:
         from maestro_workers.worker import work
 
         return work(str(root), client_name=SERVICE_CLIENT, channel=channel)
 
-    pool = Pool(loop, maestro, work, log, most=maestro.settings.workers)
+    pool = Pool(loop, maestro, work_for_stack, log, most=maestro.settings.workers)
     with paths.open_socket_folder(root) as folder:
         pool.listener.open(folder)  # first: whoever asks for a run waits for it
-    for module in _NEEDED:
-        import_module(module)
+    _load(maestro)
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page it reads
     return pool
+
+
+def _load(maestro: Maestro) -> None:
+    """Import what every worker needs, once for all of them: a room's modules come with it."""
+    import maestro_workers.worker
+
+    _ = maestro_workers.worker, maestro.claims, maestro.archive, maestro.sessions, maestro.work, maestro.runs

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from maestro_state.clock import iso, now_ms
 from maestro_state.errors import MaestroError, ServerUnavailable
-from maestro_state.fs import locks
-from maestro_state.fs.kernel import keep_private
-from maestro_state.fs.private import open_own_file
 from maestro_state.local.embedded import is_running, paths
 from maestro_state.local.embedded.control import sync_data
+from maestro_state.local.embedded.supervision import holds, take_lock
 from maestro_state.local.embedded.wire import WireError
+from maestro_state.local.log_files import open_log_file
+from maestro_state.local.process import keep_private
 from maestro_state.local.settings_cache import load_settings
 from maestro_workers.pool.loop import Loop
 from maestro_workers.stack.parts import stack_parts
@@ -65,7 +65,7 @@ class Supervisor:
     def run(self) -> None:
         """Supervise, and come back when there is nothing left to look after."""
         with paths.open_data_folder(self.root) as folder, Loop(self._on_stop) as loop:
-            while (lock := _take_lock(folder)) is not None:
+            while (lock := take_lock(folder)) is not None:
                 loop.own = [lock, folder]
                 try:
                     self._supervise(folder, lock, loop)
@@ -108,7 +108,7 @@ class Supervisor:
                 return
             if now_s >= polled_s + poll_s:
                 polled_s = now_s
-                if not locks.is_current(lock, folder, paths.STACK_LOCK):
+                if not holds(lock, folder):
                     # The project's folder was removed: the server writes to files nobody can find any more.
                     self.log("folder_removed")
                     usage.kill()
@@ -188,39 +188,15 @@ class Syncer:
         os.close(self._folder)
 
 
-def _take_lock(folder: int) -> int | None:
-    """Take the supervisor's lock and write the pid into it; None when there is a supervisor already."""
-    # Somebody who only asks has the lock for microseconds; one that stays taken is a supervisor's.
-    for _ in range(5):
-        lock = locks.try_lock(folder, paths.STACK_LOCK)
-        if lock is not None:
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, b"%d\n" % os.getpid(), 0)
-            return lock
-        time.sleep(0.01)
-    return None
-
-
 def open_log(root: Path) -> int:
     """Open the stack's log for appending, beginning a new one when it has grown large.
 
     Where something else has its place nothing is logged: that must not take the services down.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
-        folder = paths.open_folder(root, paths.LOG_FOLDER, create=True)
-        assert folder is not None  # noqa: S101  # create=True always gives one
-        try:
-            log, size = open_own_file(folder, "stack.log", flags)
-            if size > _MAX_LOG_BYTES:
-                os.close(log)
-                os.rename("stack.log", "stack.log.1", src_dir_fd=folder, dst_dir_fd=folder)
-                log, _ = open_own_file(folder, "stack.log", flags)
-        finally:
-            os.close(folder)
+        return open_log_file(root, "stack.log", _MAX_LOG_BYTES)
     except (OSError, ServerUnavailable):
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    return log
 
 
 def supervise(root: Path, *, idle_s: float, parts: Parts, gone_s: float = GONE_S) -> int:

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 from maestro_state.errors import MaestroError
 from maestro_state.local.embedded.wire import read_info
 from maestro_state.local.logs import configure_logs, get_logger
-from maestro_state.state.calls import checkpoints as archiving
-from maestro_state.state.calls import index
 from maestro_workers.pool.children import collect, fork, signal_group
 from maestro_workers.pool.loop import Loop
 from maestro_workers.scheduler import make_a_pass
@@ -67,7 +65,7 @@ class Sweeps:
         """Fork where there is something to do; return in how many seconds the next pass is due."""
         maestro = self._maestro
         every_s = max(0.5, maestro.settings.checkpoint_seconds / 2)
-        if now_s >= self._full_s or _count_changes(maestro) != self._changes or _has_work(maestro, every_s):
+        if now_s >= self._full_s or _count_changes(maestro) != self._changes or maestro.schedule.has_work(every_s):
             self._pid = fork(self._be_sweeper)
             self._full_s = now_s + FULL_S
             self._connects = True
@@ -137,19 +135,7 @@ def has_all_on_disk(maestro: Maestro) -> bool:
         _log.warning("not_on_disk", session=failure.id, reason=failure.reason)
     if report.busy is not None:
         return False
-    left = maestro.server.fetch(archiving.count_dirty(maestro.server.terms))
-    return not left or not (report.checkpointed or report.finalized or report.archived)
-
-
-def _has_work(maestro: Maestro, within_s: float) -> bool:
-    """Tell whether a pass would find something: changes that are not on disk, open runs, sessions that end soon."""
-    server = maestro.server
-    soon_ms = maestro.schedule.now_ms() + int(within_s * 1000)
-    return bool(
-        server.fetch(archiving.count_dirty(server.terms))
-        or server.fetch(index.running_sessions(server.terms))
-        or server.fetch(archiving.due_sessions(server.terms, soon_ms, 1))
-    )
+    return not maestro.archive.unwritten() or not (report.checkpointed or report.finalized or report.archived)
 
 
 def _count_changes(maestro: Maestro) -> int:
