@@ -9,6 +9,7 @@ from maestro_state.clock import new_idempotency_key
 from maestro_state.models.lease import Lease
 from maestro_state.state.calls import checkpoints, index
 from maestro_state.state.calls import leases as ops
+from maestro_state.state.calls.checkpoints import read_time
 from maestro_state.state.calls.leases import CLEANED, LEASE_MS, SCHEDULE, SWEPT
 
 #: Seconds between two heartbeats of the active one: two may be lost.
@@ -30,7 +31,7 @@ class Schedule:
         taken: Lease = self._server.run(call)
         return taken
 
-    def leave(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
         self._server.run(ops.release_lease(self._server.terms, SCHEDULE, lease))
 
@@ -50,7 +51,7 @@ class Schedule:
 
     def now_ms(self) -> int:
         """Return the server's time."""
-        now: int = self._server.fetch(checkpoints.read_time())
+        now: int = self._server.fetch(read_time())
         return now
 
     def has_work(self, within_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""Archiving an ended session as a job. A worker that cannot do it says so and leaves the job for one that can."""
+"""Archiving an ended session as a job. A worker that cannot do it says so and requeues the job for one that can."""
 
 from __future__ import annotations
 

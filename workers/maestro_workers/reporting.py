@@ -1,4 +1,4 @@
-"""What a run reports of its tool's call: text in whole characters, last words, and what is known only afterwards."""
+"""What a run reports of its tool's call: text in whole characters, error text, and what is known only afterwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def split_at_character(data: bytes) -> tuple[bytes, bytes]:
 
 
 def open_stderr_log(root: Path, claim: Claim) -> int | None:
-    """Open the file that keeps all of a tool's stderr beside the session, for those who look for a fault."""
+    """Open the file that keeps all of a tool's stderr beside the session, for those who search for a fault."""
     from maestro_state.local.log_files import open_log_file
 
     try:

@@ -80,7 +80,7 @@ class Workshop:
         return self._maestro
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._maestro is not None:
             self._maestro.close()
 

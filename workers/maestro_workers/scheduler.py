@@ -68,7 +68,7 @@ def _keeping(open_maestro: Callable[[], Maestro], maestro: Maestro, lease: Lease
         kept.close()
         if not kept.is_lost.is_set():
             with suppress(ServerUnavailable):
-                maestro.schedule.leave(lease)
+                maestro.schedule.release(lease)
 
 
 class Scheduler:
@@ -159,7 +159,7 @@ def the_work(*, cleans: bool) -> Work:
     return Work(one_pass, cleanup)
 
 
-def keep_house(project: str, *, cleans: bool = True) -> int:
+def run_scheduler(project: str, *, cleans: bool = True) -> int:
     """Be a scheduler until told to stop by SIGTERM or SIGINT. Returns the exit status.
 
     Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.

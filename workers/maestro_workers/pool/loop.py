@@ -20,7 +20,7 @@ class HasDescriptor(Protocol):
         """Return its descriptor."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 class Loop:

@@ -41,7 +41,7 @@ class Part(Protocol):
         """End what it runs, by force after `timeout_s`; it may be tended again afterwards."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
 
 
 class Service(Protocol):

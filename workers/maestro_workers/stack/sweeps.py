@@ -120,7 +120,7 @@ class Sweeps:
                 self._loop.wait(0.05)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._maestro.close()
 
 

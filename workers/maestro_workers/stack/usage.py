@@ -111,7 +111,7 @@ class Usage:
             self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._wire is not None:
             self._wire.close()
         self._wire = self._connections = None
