@@ -119,3 +119,8 @@ def liveness(state: str, last_activity_ms: int, ttl_ms: int, idle_after_ms: int,
 
 #: Variables that are Maestro's own: addresses with their passwords. No tool sees them, whoever passes them.
 OWN_SECRETS = frozenset({"MAESTRO_REDIS_URL", "MAESTRO_QUEUE_URL"})
+
+#: Functions that a job in the queue may name: a wire format, never renamed while old jobs may wait.
+EXECUTE_RUN = "maestro_workers.jobs.execute_run"
+FINALIZE_SESSION = "maestro_workers.jobs.finalize_session"
+SEND_ARCHIVE = "maestro_workers.jobs.send_archive"

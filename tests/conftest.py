@@ -50,7 +50,7 @@ LONG = (
     "test_handed_over_is_the_same",
     "test_nothing_planted_is_waited_for",
     "test_a_retried_run_has_the_output_of_one_attempt",
-    "test_signs_in_the_runs_own_thread_would_have_ended_it",
+    "test_heartbeats_in_the_runs_own_thread_would_have_ended_it",
 )
 
 

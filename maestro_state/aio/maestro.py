@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from maestro_state.mirror.places import Places
     from maestro_state.models.usage import UsageReport
     from maestro_state.net.url import Address
+    from maestro_state.upkeep.sweep import SweepReport
 
 
 class AsyncMaestro:
@@ -239,6 +240,10 @@ class AsyncMaestro:
         `since` is a time, a date, or how long ago (`30d`, `24h`).
         """
         return await self._companion.call(lambda maestro: maestro, lambda maestro: maestro.usage(by=by, since=since))
+
+    async def sweep(self, *, thorough: bool = False) -> SweepReport:
+        """Look after everything once; a `thorough` pass also looks for changes that the index has lost."""
+        return await self._companion.call(lambda maestro: maestro, lambda maestro: maestro.sweep(thorough=thorough))
 
     async def close(self) -> None:
         """Close the connections when the calls under way are done; the server goes on for others."""

@@ -136,6 +136,11 @@ class Archives:
             removed += [f"{session_id}/{path}" for path in report.removed]
         return Report(not damaged, checked, damaged, removed)
 
+    def unwritten(self) -> int:
+        """Count the sessions with changes that are not on disk."""
+        count: int = self._server.fetch(archiving.count_dirty(self._server.terms))
+        return count
+
     def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
         sweep = Sweep(

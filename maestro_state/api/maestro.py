@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from maestro_state.models.usage import UsageReport
     from maestro_state.upkeep.doctor import Health
     from maestro_state.upkeep.leases import Schedule
+    from maestro_state.upkeep.sweep import SweepReport
 
 
 class Maestro:
@@ -193,6 +194,12 @@ class Maestro:
         from maestro_state.api.usage import Usage
 
         return Usage(self.server, self.places).report(by, since)
+
+    def sweep(self, *, thorough: bool = False) -> SweepReport:
+        """Look after everything once; a `thorough` pass also looks for changes that the index has lost."""
+        from maestro_state.api.sweep import sweep
+
+        return sweep(self, thorough=thorough)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""

@@ -15,7 +15,7 @@ from maestro_state._sync.server import Server
 from maestro_state.api.choices import Choices
 from maestro_state.api.parts import PartList, Parts
 from maestro_state.errors import ContextChanged, InvalidTransition, MaestroError, SessionExpired, SessionNotFound
-from maestro_state.local.handover import Handover, Holder, hand_over, leave
+from maestro_state.local.handover import Handover, Holder, close_all, hand_over
 from maestro_state.local.project import Project
 from maestro_state.local.settings import Settings
 from maestro_state.models.run import Run, SentItem, ToolOptions
@@ -123,7 +123,7 @@ class Runs(LiveRuns):
             if not dry:
                 self._wake(session.id, run_id, holders, environment)
         finally:
-            leave(holders)
+            close_all(holders)
         # Last: the worker is on its way meanwhile.
         self._server.note(session.id, summary)
         return self.read(run_id, session.id)

@@ -1,5 +1,4 @@
-"""Calls of the system that Python has no name for: swap two names at once, sync a file system, keep freed memory,
-adopt orphans, keep other processes from looking into this one.
+"""Calls of the system on files that Python has no name for: swap two names at once, sync a file system.
 
 Where one does not exist the answer says so, and the caller takes the longer way.
 """
@@ -13,18 +12,14 @@ from functools import cache
 from typing import Any
 
 _RENAME_EXCHANGE = 2
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
-
-#: The allocator's settings by their numbers: when to give freed memory back, how much more to ask for than is needed,
-#: from which size on to ask for each piece apart.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 #: What a kernel or a file system answers that does not know the call.
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
 @cache
-def _function(name: str) -> Any:
+def libc(name: str) -> Any:
+    """Return a function of the system's library; None where there is none."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -40,7 +35,7 @@ def _errno() -> int:
 
 def exchange(folder: int, name: str, other_folder: int, other_name: str) -> bool:
     """Swap two names in one step; False where that is not possible. Raises OSError when it is and fails."""
-    call = _function("renameat2")
+    call = libc("renameat2")
     if call is None:
         return False
     if call(folder, os.fsencode(name), other_folder, os.fsencode(other_name), _RENAME_EXCHANGE) == 0:
@@ -53,7 +48,7 @@ def exchange(folder: int, name: str, other_folder: int, other_name: str) -> bool
 
 def sync_filesystem(descriptor: int) -> bool:
     """Write everything of the file system this descriptor is on to the disk; False where there is no such call."""
-    call = _function("syncfs")
+    call = libc("syncfs")
     if call is None:
         return False
     if call(descriptor) == 0:
@@ -62,48 +57,3 @@ def sync_filesystem(descriptor: int) -> bool:
     if number in (errno.ENOSYS, errno.EOPNOTSUPP):
         return False
     raise OSError(number, os.strerror(number))
-
-
-def keep_memory(size: int) -> None:
-    """Keep up to `size` freed bytes in this process instead of giving them back at once, where the allocator can.
-
-    Memory that is given back and asked for again with every large piece costs a page fault per 4 KB of it.
-    """
-    call = _function("mallopt")
-    if call is not None:
-        for setting, value in ((_TRIM_THRESHOLD, size), (_MMAP_THRESHOLD, size), (_TOP_PAD, 1 << 20)):
-            call(setting, value)
-
-
-def adopt_orphans() -> bool:
-    """Become the parent of whatever descendants of this process lose theirs; False where that is not possible."""
-    call = _function("prctl")
-    return call is not None and call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-
-
-def keep_private() -> bool:
-    """Keep other processes of this user from reading this one's environment, memory and open files.
-
-    The environment it was started with is also wiped where the kernel shows it; `os.environ` and what is started later
-    keep it. Forks are private too, programs that they become are not. False where there is no such call.
-    """
-    call = _function("prctl")
-    if call is None or call(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        return False
-    _wipe_environment()
-    return True
-
-
-def _wipe_environment() -> None:
-    """Have the environment's variables elsewhere in memory, and nothing where it was when the process began."""
-    import ctypes
-
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            start, end = map(int, file.read().rpartition(b")")[2].split()[47:49])
-    except (OSError, ValueError):
-        return  # no /proc: then nobody can look there either
-    for name, value in os.environb.items():
-        os.environb[name] = value
-    if 0 < start < end:
-        ctypes.memset(start, 0, end - start)

@@ -9,12 +9,12 @@ from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused
 from maestro_state.live.quarantine import AsyncQuarantine
 from maestro_state.live.queue import AsyncQueue
 from maestro_state.live.server import AsyncServer
-from maestro_state.models.run import Activity, Run, Usage
+from maestro_state.models.claim import Claim, Ended
+from maestro_state.models.run import OPEN, Activity, Run, Usage
 from maestro_state.state.calls import claims as ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import runs as runs_ops
-from maestro_state.state.calls.claims import Claim, Ended
 from maestro_state.state.scripts import Call
 
 #: What `recover` ended or put back.
@@ -48,6 +48,18 @@ class AsyncClaims:
         except NotFound:
             return []
         return run.holders
+
+    async def open_sessions(self) -> list[str]:
+        """List the sessions of this namespace with runs that are not over."""
+        found: list[str] = await self._server.fetch(index_ops.running_sessions(self._server.terms))
+        return found
+
+    async def over(self, names: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return those of some runs, by session and run, that are over or gone."""
+        asked = [ops.read_status(self._server.terms, *name) for name in names]
+        found = await self._server.connection.calls([query.command for query in asked])
+        pairs = zip(names, asked, found, strict=True)
+        return [name for name, query, reply in pairs if query.read(reply) not in OPEN]
 
     async def contents(self, claim: Claim) -> list[bytes]:
         """Read the prompt, then each item that is sent, in order."""
@@ -104,7 +116,7 @@ class AsyncClaims:
         """
         recovered: Recovered = []
         self.queue_fault = None
-        for session_id in await self._server.fetch(index_ops.running_sessions(self._server.terms)):
+        for session_id in await self.open_sessions():
             recovered += await self._recover_session(session_id)
         return recovered
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.net.frames import Unpacked, packed
-from maestro_state.net.private_socket import connect, open_own_folder
+from maestro_state.local.frames import Unpacked, packed
+from maestro_state.net.private_socket import connect, listen, open_own_folder, peer_uid
 from maestro_state.vocabulary import OWN_SECRETS
 
 if TYPE_CHECKING:
@@ -113,17 +113,37 @@ def _opened(base: str, *names: str) -> int | None:
         return None
 
 
-def socket_name(key: str, holder: str) -> str:
-    """Return the name of a holder's socket."""
+def listen_as(folder: int, key: str, holder: str) -> socket:
+    """Listen as a holder; names that nobody listens at any more are removed."""
+    for name in _socket_names(folder, key):
+        if _is_abandoned(folder, name):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+    listener = listen(folder, _socket_name(key, holder))
+    listener.setblocking(False)
+    return listener
+
+
+def unlist(folder: int, key: str, holder: str) -> None:
+    """Remove the name of a holder that listens no more."""
+    with suppress(OSError):
+        os.unlink(_socket_name(key, holder), dir_fd=folder)
+
+
+def is_own(line: socket) -> bool:
+    """Tell whether a process of this user is at the other end."""
+    return peer_uid(line) == os.geteuid()
+
+
+def _socket_name(key: str, holder: str) -> str:
     return f"{_PREFIX}{key}-{holder}{_SUFFIX}"
 
 
-def socket_names(folder: int, key: str) -> list[str]:
-    """List the sockets there are for a server."""
+def _socket_names(folder: int, key: str) -> list[str]:
     return [name for name in os.listdir(folder) if name.startswith(f"{_PREFIX}{key}-") and name.endswith(_SUFFIX)]
 
 
-def is_abandoned(folder: int, name: str) -> bool:
+def _is_abandoned(folder: int, name: str) -> bool:
     """Tell whether nobody listens at a name any more."""
     try:
         connect(folder, name, timeout_s=0).close()
@@ -142,7 +162,7 @@ def reach(address: Address, namespace: str) -> list[Holder]:
     found = []
     try:
         key = key_of(address, namespace)
-        for name in socket_names(folder, key):
+        for name in _socket_names(folder, key):
             with suppress(OSError):  # nobody listens there any more, or somebody else does
                 line = connect(folder, name, timeout_s=_ANSWER_S)
                 found.append(Holder(name[len(_PREFIX) + len(key) + 1 : -len(_SUFFIX)], line))
@@ -161,7 +181,7 @@ def hand_over(holders: Sequence[Holder], session_id: str, run_id: str, environme
         )
 
 
-def leave(holders: Sequence[Holder]) -> None:
+def close_all(holders: Sequence[Holder]) -> None:
     """Close the connections."""
     for holder in holders:
         holder.line.close()

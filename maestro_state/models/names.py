@@ -16,6 +16,9 @@ _SUFFIX = re.compile(r"[a-z0-9]{6}", re.ASCII)
 _SLUG_BYTES = 160
 #: Latin letters that are not written as one without an accent and the accent.
 _UNACCENTED = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "ħ": "h"}
+#: What a reference looks like that is sent to workers, and the token that names a parcel.
+_SENT = re.compile(r"[a-z0-9][a-z0-9-]{0,79}", re.ASCII)
+_TOKEN = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _STREAM_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?", re.ASCII)
 
 
@@ -84,6 +87,16 @@ def is_session_id(text: str) -> bool:
 def is_reference(text: str) -> bool:
     """Tell whether a text with letters of other scripts can mean a session: an id, or a slug."""
     return is_session_id(text) or _is_slug(text)
+
+
+def is_sent_reference(text: str) -> bool:
+    """Tell whether a text may be sent to workers as a reference: an id, a slug or a suffix."""
+    return _SENT.fullmatch(text) is not None or is_reference(text)
+
+
+def is_parcel_token(text: str) -> bool:
+    """Tell whether the text has the form of the token that names an archive on its way."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def is_stream_id(text: str) -> bool:

@@ -6,9 +6,14 @@ import os
 
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_idempotency_key
+from maestro_state.models.lease import Lease
+from maestro_state.state.calls import checkpoints, index
 from maestro_state.state.calls import leases as ops
 from maestro_state.state.calls.checkpoints import read_time
-from maestro_state.state.calls.leases import CLEANED, SCHEDULE, SWEPT, Lease
+from maestro_state.state.calls.leases import CLEANED, LEASE_MS, SCHEDULE, SWEPT
+
+#: Seconds between two heartbeats of the active one: two may be lost.
+BEAT_S = LEASE_MS[SCHEDULE] / 1000 / 3
 
 
 class Schedule:
@@ -26,7 +31,7 @@ class Schedule:
         taken: Lease = self._server.run(call)
         return taken
 
-    def leave(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
         self._server.run(ops.release_lease(self._server.terms, SCHEDULE, lease))
 
@@ -48,3 +53,13 @@ class Schedule:
         """Return the server's time."""
         now: int = self._server.fetch(read_time())
         return now
+
+    def has_work(self, within_s: float) -> bool:
+        """Tell whether a pass would find something: changes that are not on disk, open runs, sessions that end soon."""
+        server = self._server
+        soon_ms = self.now_ms() + int(within_s * 1000)
+        return bool(
+            server.fetch(checkpoints.count_dirty(server.terms))
+            or server.fetch(index.running_sessions(server.terms))
+            or server.fetch(checkpoints.due_sessions(server.terms, soon_ms, 1))
+        )

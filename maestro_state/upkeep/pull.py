@@ -31,7 +31,7 @@ from maestro_state.mirror.places import Places
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.verify import verify
 from maestro_state.mirror.writer import Generation, replacing
-from maestro_state.models.names import is_session_id
+from maestro_state.models.names import is_sent_reference, is_session_id
 from maestro_state.state.calls import parcels
 from maestro_state.state.calls.parcels import BEGIN, END, FAILED, NONE, PART, Piece
 from maestro_state.upkeep.unlocked import once_unlocked
@@ -87,7 +87,7 @@ class Pull:
         Raises SessionNotFound when no worker has it, NoWorker when none answers, FileCorrupt when what comes is not
         what was announced.
         """
-        if not parcels.is_ref(ref):
+        if not is_sent_reference(ref):
             raise InvalidValue(f"'{ref[:40]}' is not a reference", hint="give the full id, its slug, or its suffix")
         token = os.urandom(16).hex()
         try:

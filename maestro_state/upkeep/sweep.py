@@ -27,6 +27,7 @@ from maestro_state.errors import (
     SessionNotFound,
 )
 from maestro_state.mirror.places import Places
+from maestro_state.models.lease import Lease
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id
 from maestro_state.net import is_forbidden
@@ -134,7 +135,7 @@ class Sweep:
         self._leave(lease, cursor)
         return report
 
-    def _leave(self, lease: leases.Lease, cursor: str) -> None:
+    def _leave(self, lease: Lease, cursor: str) -> None:
         self._server.run(leases.release_lease(self._server.terms, leases.SWEEP, lease, cursor))
 
     def _sweep_leftovers(self, report: SweepReport) -> None:
@@ -144,7 +145,7 @@ class Sweep:
         except MaestroError as error:  # a disk that is away must not keep the lease from being left
             report.errors.append(Failure(home.path, str(error)))
 
-    def _beat(self, lease: leases.Lease) -> int:
+    def _beat(self, lease: Lease) -> int:
         """Return the server's time, and keep the lease."""
         now_ms: int = self._server.fetch(archiving.read_time())
         if now_ms - self._renewed_ms > leases.LEASE_MS[leases.SWEEP] // 5:
@@ -154,7 +155,7 @@ class Sweep:
             self._renewed_ms = now_ms
         return now_ms
 
-    def _finish_due(self, report: SweepReport, lease: leases.Lease) -> None:
+    def _finish_due(self, report: SweepReport, lease: Lease) -> None:
         terms = self._server.terms
         until_ms = self._beat(lease) + self._horizon_ms
         due = self._members(archiving.due_sessions(terms, until_ms, BATCH))
@@ -198,7 +199,7 @@ class Sweep:
             if self._expiry.freeze_archived(session_id, now_ms):
                 report.finalized.append(session_id)
 
-    def _finish_forgotten(self, report: SweepReport, lease: leases.Lease) -> None:
+    def _finish_forgotten(self, report: SweepReport, lease: Lease) -> None:
         """Freeze what only this checkout remembers: its time was over while there was no server, or another one."""
         try:
             rows = [row.id for row in self._places.project.index() if row.state in LIVE]
@@ -210,7 +211,7 @@ class Sweep:
         for session_id in (one for one in rows if one not in known):
             self._freeze_archived(report, session_id, self._beat(lease))
 
-    def _write_dirty(self, report: SweepReport, lease: leases.Lease) -> None:
+    def _write_dirty(self, report: SweepReport, lease: Lease) -> None:
         terms = self._server.terms
         seen = {*report.finalized, *(failure.id for failure in report.errors)}
         for session_id in self._members(archiving.dirty_sessions(terms, BATCH)):
@@ -250,9 +251,7 @@ class Sweep:
         report.waiting.append(session_id)
         return True
 
-    def _repair_index(
-        self, report: SweepReport, cursor: str, lease: leases.Lease, *, thorough: bool, is_new: bool
-    ) -> str:
+    def _repair_index(self, report: SweepReport, cursor: str, lease: Lease, *, thorough: bool, is_new: bool) -> str:
         """Look at a few more sessions of the server, or at all of them, into a new index; return where to go on."""
         cursor = self._repair(report, "0" if thorough else cursor, is_new=is_new)
         while thorough and cursor != "0":

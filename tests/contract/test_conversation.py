@@ -9,9 +9,9 @@ import pytest
 
 from maestro_state import AsyncMaestro
 from maestro_state.errors import InvalidValue
+from maestro_state.models.excerpts import INLINE_BYTES, excerpt_of
 from maestro_state.models.message import id_order
 from maestro_state.state.calls.claims import Ended
-from maestro_state.state.calls.excerpts import INLINE_BYTES, excerpt_of
 from tests.support.backends import Backend
 
 

@@ -25,6 +25,7 @@ DIES = """
 import os, signal, sys
 from rq.queue import Queue
 from maestro_workers.rq_adapter import worker
+from maestro_workers.worker import main
 point, root = sys.argv[1:]
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -33,7 +34,7 @@ if point == "taken":
     Queue.lmove = classmethod(lambda cls, *args: take(cls, *args) and die())
 else:
     worker.RunWorker.perform_job = lambda self, job, queue: die()
-worker.main(["--project", root])
+main(["--project", root])
 """
 
 #: RQ's own worker: on how many queues, with which serializer, killing itself when it has taken a job or not.

@@ -29,16 +29,17 @@ for number in range(1000):
 """
 OUTPUT = b"begun\n" + b"".join(b"%d\n" % number for number in range(1000))
 
-#: Our worker, but with the signs of life in the run's own thread, over the client that waits for its server.
+#: Our worker, but with the heartbeat in the run's own thread, over the client that waits for its server.
 IN_TURN = """
 import sys
 from maestro_workers.rq_adapter import worker
+from maestro_workers.worker import main
 def beat(self):
     if self._job is not None:
         self.maintain_heartbeats(self._job)
-    return self._leaving
+    return self._stop_reason
 worker.RunWorker._beat = beat
-worker.main(["--project", sys.argv[1]])
+main(["--project", sys.argv[1]])
 """
 
 
@@ -87,7 +88,7 @@ def test_a_run_goes_on_while_the_queue_is_away_and_its_worker_takes_the_next(sho
     assert worker.poll() is None
 
 
-def test_signs_in_the_runs_own_thread_would_have_ended_it(shop: Workshop, queue: Server):
+def test_heartbeats_in_the_runs_own_thread_would_have_ended_it(shop: Workshop, queue: Server):
     """Control: waiting for the queue, the worker renews nothing, and its run is taken for lost."""
     with shop.log.open("ab") as log:
         command = [sys.executable, "-c", IN_TURN, str(shop.project)]

@@ -92,7 +92,7 @@ def test_a_limit_of_somebody_elses_is_no_mark(tmp_path):
         assert is_alive(process.pid)
         process.kill()
     inner = (
-        "import resource, subprocess, sys; from maestro_workers import survivors; survivors.limit_what_follows()\n"
+        "import resource, subprocess, sys; from maestro_workers import survivors; survivors.mark_by_limit()\n"
         "before = resource.getrlimit(resource.RLIMIT_RTTIME)\n"
         "if len(sys.argv) < 3: subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[1], 'x'], check=True)\n"
         "print(*before)"

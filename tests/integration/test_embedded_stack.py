@@ -83,7 +83,7 @@ def test_ensure_starts_exactly_one_supervisor(project):
         embedded.ensure(project)
     wait_until(lambda: "supervisor_started" in stack_log(project), "a supervisor has started")
     second = subprocess.run(
-        [sys.executable, "-P", "-m", "maestro_workers.stack.supervisor", "--project", str(project)],
+        [sys.executable, "-P", "-m", "maestro_workers.stack", "--project", str(project)],
         check=False,
         timeout=60,
     )
@@ -261,13 +261,12 @@ def test_a_supervisor_that_cannot_start_is_no_error(project, monkeypatch):
 
 def test_code_of_the_project_is_not_run_as_supervisor(project, monkeypatch):
     """A project that brings a package named like ours does not get it executed."""
-    fake = project / "maestro_workers" / "stack"
-    fake.mkdir(parents=True)
-    for package in (fake.parent, fake):
-        (package / "__init__.py").touch()
-    (fake / "supervisor.py").write_text(f"open({str(project / 'owned')!r}, 'w')\n")
+    fake = project / "maestro_workers"
+    fake.mkdir()
+    (fake / "__init__.py").touch()
+    (fake / "stack.py").write_text(f"open({str(project / 'owned')!r}, 'w')\n")
     monkeypatch.chdir(project)
-    subprocess.run([sys.executable, "-m", "maestro_workers.stack.supervisor"], check=True)
+    subprocess.run([sys.executable, "-m", "maestro_workers.stack"], check=True)
     assert (project / "owned").exists()  # control: the plain way would run it
     (project / "owned").unlink()
     embedded.ensure(project)

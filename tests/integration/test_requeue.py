@@ -19,7 +19,7 @@ def test_a_job_is_not_forgotten_while_its_queue_is_away(
     monkeypatch.setattr(finalize, "FIRST_DELAY_S", 0.0)
     with valkey(tmp_path) as queue:
         maestro = shop.open(queue_url=queue.url)
-        kept = finalize.PutBack()
+        kept = finalize.Requeue()
         for name in ("one--aaaaaa", "two--bbbbbb"):
             assert kept.later(name, 0)
         queue.kill()

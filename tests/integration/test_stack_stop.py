@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from maestro_workers.stack.crew import has_no_open_run
+from maestro_workers.pool.loop import Loop
+from maestro_workers.pool.pool import Pool
 from maestro_workers.stack.supervisor import Supervisor
 from maestro_workers.stack.sweeps import has_all_on_disk
 
@@ -32,7 +33,7 @@ def test_more_than_one_pass_holds_is_written_before_the_stack_may_stop(real, mon
     monkeypatch.setattr(sweep_room, "BATCH", 2)
     with Maestro(real.project) as maestro:
         ids = started(maestro, 5)
-        assert [has_all_on_disk(maestro, True) for _ in range(3)] == [False, False, True]
+        assert [has_all_on_disk(maestro) for _ in range(3)] == [False, False, True]
         assert archived(maestro) == ids
 
 
@@ -42,9 +43,9 @@ def test_somebody_else_who_writes_is_waited_for(real):
         ids = started(maestro, 2)
         server = maestro.server
         other = server.run(leases.take_lease(server.terms, leases.SWEEP, "other", maestro.schedule.now_ms()))
-        assert not has_all_on_disk(maestro, True)
+        assert not has_all_on_disk(maestro)
         server.run(leases.release_lease(server.terms, leases.SWEEP, other))
-        assert has_all_on_disk(maestro, True)
+        assert has_all_on_disk(maestro)
         assert archived(maestro) == ids
 
 
@@ -54,7 +55,7 @@ def test_what_cannot_be_written_does_not_keep_the_stack_forever(real):
         (session_id,) = started(maestro, 1)
         place = real.project / ".maestro" / "sessions" / session_id
         place.write_text("in the way")
-        assert has_all_on_disk(maestro, True)
+        assert has_all_on_disk(maestro)
         assert place.read_text() == "in the way"
 
 
@@ -62,12 +63,13 @@ def test_an_open_run_keeps_the_stack_unless_somebody_asks(real):
     """Idling is put off by a run that is open; a person who stops the stack is not kept waiting for it."""
     with Maestro(real.project) as maestro:
         maestro.sessions.start("running", tool="echo")
-        assert has_no_open_run(maestro, False)
+        pool = Pool(Loop(lambda: None), maestro, lambda _: 0, lambda _: None, most=1)
+        assert pool.before_stop(asked=False)
         run = maestro.runs.start("nobody carries this out")
-        assert not has_no_open_run(maestro, False)
-        assert has_no_open_run(maestro, True)
+        assert not pool.before_stop(asked=False)
+        assert pool.before_stop(asked=True)
         maestro.runs.cancel(run.id)
-        assert has_no_open_run(maestro, False)
+        assert pool.before_stop(asked=False)
 
 
 class Slow:
@@ -98,7 +100,7 @@ class Pauses:
         self.made.append(seconds)
 
 
-def test_a_supervisor_told_to_leave_lets_its_services_settle(tmp_path):
+def test_a_supervisor_told_to_stop_lets_its_services_settle(tmp_path):
     """It asks until they agree, with longer and longer pauses."""
     service, pauses = Slow(7), Pauses()
     supervisor = Supervisor(tmp_path, 600, lambda _loop, _log: [], lambda _: None)

@@ -25,9 +25,9 @@ _WITHOUT_RIGHTS = (
     f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_CAPBSET_DROP}, {_PTRACE}, 0, 0, 0); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
-WORKER = "import sys; from maestro_workers.rq_adapter.worker import main; sys.exit(main())"
+WORKER = "import sys; from maestro_workers.worker import main; sys.exit(main())"
 #: The control: a worker that is as open as any program.
-OPEN_WORKER = f"from maestro_state.fs import kernel; kernel.keep_private = lambda: False; {WORKER}"
+OPEN_WORKER = f"from maestro_state.local import process; process.keep_private = lambda: False; {WORKER}"
 
 #: Looks for a text, which it is given backwards, in all that /proc shows of some processes.
 SEARCH = """
@@ -111,7 +111,7 @@ def test_a_tool_does_not_find_its_workers_password(team, project):
     found, own, handles = said.rsplit(" [", 2)
     # What else this user runs, as these tests do, has the password too and is no worker.
     pids = {int(entry.split()[0].strip("[']")) for entry in found.strip("[]").split(", ") if entry}
-    assert not {pid for pid in pids if b"maestro_workers.rq_adapter.worker" in _command(pid)}
+    assert not {pid for pid in pids if b"maestro_workers.worker" in _command(pid)}
     assert (own, handles.strip()) == ("]", "0, 1, 2]")
 
 
@@ -125,7 +125,7 @@ def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return b"maestro_workers.rq_adapter.worker"  # it has left with the worker that it was
+        return b"maestro_workers.worker"  # it has left with the worker that it was
 
 
 def test_the_processes_of_the_stack_show_nothing(project):

@@ -211,7 +211,7 @@ def test_a_worker_that_cannot_wait_ends_its_run_and_says_why(shop: Workshop, ask
     wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
     worker.send_signal(signal.SIGQUIT if asked == "to quit" else signal.SIGTERM)
     if asked == "twice":
-        wait_until(lambda: b"worker_leaving" in shop.log.read_bytes(), "the worker has heard it")
+        wait_until(lambda: b"worker_stopping" in shop.log.read_bytes(), "the worker has heard it")
         worker.terminate()
     assert worker.wait(60) == 0
 
@@ -229,7 +229,7 @@ def test_a_worker_told_to_stop_lets_its_run_end_and_takes_no_other(shop: Worksho
     wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
     waiting = maestro.runs.start("p")
     worker.terminate()
-    wait_until(lambda: b"worker_leaving" in shop.log.read_bytes(), "the worker has heard it")
+    wait_until(lambda: b"worker_stopping" in shop.log.read_bytes(), "the worker has heard it")
     assert maestro.runs.read(run.id).status == "running"
     (shop.project / "go").touch()
     assert worker.wait(60) == 0

@@ -132,7 +132,7 @@ def test_what_the_archive_lacks_is_known_as_unwritten(real: Backend):
         with life_on(real) as life:
             for what, back, seconds in steps:
                 life.do(what, back, seconds)
-            assert has_all_on_disk(life.maestro, True)
+            assert has_all_on_disk(life.maestro)
             key = life.maestro.server.terms.keys.of_session(life.session_id, "session")
             manifest = ArchivedSession(life.maestro.archive._places.own, life.session_id).manifest()
             assert manifest is not None
@@ -169,7 +169,7 @@ def test_a_change_whose_maker_died_before_indexing_it_is_found_before_a_stop(rea
         life.message(0)
         assert not life.is_known()  # control: the index does not know
         del life.maestro.server.note
-        assert has_all_on_disk(life.maestro, True)
+        assert has_all_on_disk(life.maestro)
         last_id, archived_id = real.raw.hmget(
             life.maestro.server.terms.keys.of_session(life.session_id, "session"), "last_id", "archived_id"
         )

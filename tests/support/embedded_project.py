@@ -77,13 +77,17 @@ def servers(root: Path) -> list[int]:
 
 def supervisors(root: Path) -> list[int]:
     """List the supervisors of the project; their workers are forks of them."""
-    found = {pid: _parent(pid) for pid in processes_in(root) if b"maestro_workers.stack.supervisor" in _arguments(pid)}
+    found = {pid: _parent(pid) for pid in processes_in(root) if _is_supervisor(_arguments(pid))}
     return [pid for pid, parent in found.items() if parent not in found]
+
+
+def _is_supervisor(arguments: bytes) -> bool:
+    return b"\0supervisor\0" in arguments or b"maestro_workers.stack" in arguments
 
 
 def workers(root: Path) -> list[int]:
     """List what the project's supervisors have forked: workers, their guards, a pass over the sessions."""
-    found = [pid for pid in processes_in(root) if b"maestro_workers.stack.supervisor" in _arguments(pid)]
+    found = [pid for pid in processes_in(root) if _is_supervisor(_arguments(pid))]
     return sorted(set(found) - set(supervisors(root)))
 
 

@@ -62,7 +62,7 @@ class Workshop:
                     sys.executable,
                     "-P",
                     "-m",
-                    "maestro_workers.rq_adapter.worker",
+                    "maestro_workers.worker",
                     "--project",
                     str(folder or self.project),
                 ],

@@ -125,7 +125,7 @@ def test_what_the_image_copies_is_enough(tmp_path):
     assert all((tmp_path / name).is_dir() for name in build)
     module, _, function = wanted["project"]["scripts"][image.started("ENTRYPOINT")[0]].partition(":")
     code = (
-        "import sys, maestro_state, maestro_workers.rq_adapter.worker, maestro_workers.scheduler\n"
+        "import sys, maestro_state, maestro_workers.worker, maestro_workers.scheduler\n"
         f"from {module} import {function}\n"
         "from maestro_state.state.scripts import load, names; [load(name) for name in names()]\n"
         "assert all(m.__file__.startswith(sys.argv[1]) for n, m in sys.modules.items()\n"

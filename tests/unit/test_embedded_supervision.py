@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from maestro_workers.stack.services import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_AFTER_S, Keeper
+from maestro_workers.pool.children import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_AFTER_S
+from maestro_workers.stack.services import Keeper
 
 from maestro_state.local.embedded.answering import read_info
 from maestro_state.local.embedded.server import last_reason

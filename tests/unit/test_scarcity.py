@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from maestro_workers.pool.environments import Environments
+from maestro_workers.pool.listener import Listener
+from maestro_workers.pool.loop import Loop
 from maestro_workers.stack import sweeps
-from maestro_workers.stack.environments import Environments
-from maestro_workers.stack.loop import Loop
-from maestro_workers.stack.reception import Reception
 from maestro_workers.stack.sweeps import Sweeps
 
-from maestro_state.net.frames import packed
+from maestro_state.local.frames import packed
 from maestro_state.net.private_socket import connect
 
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
     """Return a loop; signals are heard as before afterwards."""
-    numbers = (*Loop.LEAVE, signal.SIGCHLD)
+    numbers = (*Loop.STOP, signal.SIGCHLD)
     before = [signal.getsignal(number) for number in numbers]
     with Loop(lambda: None) as found:
         yield found
@@ -50,10 +50,10 @@ def test_a_sweep_that_cannot_be_forked_is_tried_again(tmp_path: Path, loop: Loop
 def test_a_caller_waits_while_no_more_files_can_be_open(tmp_path: Path, loop: Loop):
     """It is answered when they can."""
     held = Environments()
-    reception = Reception(loop, held, "key", lambda: None)
+    listener = Listener(loop, held, "key", lambda: None)
     folder = os.open(tmp_path, os.O_RDONLY)
     tmp_path.chmod(0o700)
-    reception.open(folder)
+    listener.open(folder)
     (name,) = os.listdir(tmp_path)
     with connect(folder, name, timeout_s=30) as line:
         line.sendall(packed(b"hand", b"s", b"0001", b"A=b"))
@@ -71,5 +71,5 @@ def test_a_caller_waits_while_no_more_files_can_be_open(tmp_path: Path, loop: Lo
         for _ in range(2):  # accepted, then heard
             loop.wait(30)
         assert held.names() == [("s", "0001")]
-    reception.close()
+    listener.close()
     os.close(folder)

@@ -1,16 +1,15 @@
 """Sees to it that nothing a tool started outlives its run, however the run or its worker ends.
 
-A small process of its own starts the tools of one worker, one after the other, and adopts whatever they let go of: so
+A small process of its own starts the tools of one worker, one after the other, and adopts whatever they detach: so
 everything a run started is below it. It ends all of that when it is told to, and when the line to the worker breaks,
 because the worker was killed. If it is killed itself, the worker does the same.
 
-Marks that a tool hands on to all it starts are the last resort: with them, whoever looks later finds what is left of a
-run whose worker and guard were both killed (`maestro_workers.survivors`).
+Marks that a tool hands on to all it starts are the last resort: by them what is left of a run is found whose worker
+and guard were both killed (`maestro_workers.survivors`).
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import secrets
@@ -19,24 +18,21 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
-from maestro_state.fs.kernel import adopt_orphans
+from maestro_state.local.process import adopt_orphans
 from maestro_workers import process_tree as tree
 from maestro_workers import survivors
-
-_PR_SET_PDEATHSIG = 1
 
 #: Longest time that a worker waits for the end of a tree, in seconds: less than its lease. What is killed and still
 #: there is in the kernel's hands.
 END_S = 2.0
 #: The same when there is no worker that waits.
 _ALONE_S = 60.0
-#: An answer of the guard's: a letter for what happened, and a number.
+#: An answer of the guard's: a byte for what happened, and a number.
 _ANSWER = struct.Struct("=cq")
 _STARTED, _NOT_STARTED, _EXITED, _ENDED = b"s", b"n", b"x", b"e"
 #: What the worker asks for: start a tool (and a description follows), ask the tree to end, kill it, kill it and say so.
@@ -54,7 +50,7 @@ class Guard:
     def __init__(self, *, alone: bool = False) -> None:
         """Fork the process that starts tools; call this before there are threads.
 
-        `alone` says that this process has no other children: then it adopts what a guard leaves that is killed.
+        `alone` says that this process has no other children: then it adopts the children of a guard that is killed.
         """
         self._is_adopting = alone and adopt_orphans()
         self._fork()
@@ -74,7 +70,7 @@ class Guard:
 
     def start(self, argv: Sequence[str], folder: str, environment: Mapping[str, str], streams: Sequence[int]) -> int:
         """Start a tool with these three streams and return its pid; OSError when it cannot be started."""
-        self._see_to_it_that_it_lives()
+        self._ensure_alive()
         self.mark = f"{self._place}.{secrets.token_hex(8)}"
         variables = {name: value for name, value in environment.items() if not _is_address(name)}
         variables[survivors.MARK] = self.mark
@@ -94,7 +90,7 @@ class Guard:
             raise OSError(number, os.strerror(number))
         return number
 
-    def _see_to_it_that_it_lives(self) -> None:
+    def _ensure_alive(self) -> None:
         """Fork a guard anew if somebody killed the last one."""
         try:
             if self._line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
@@ -138,7 +134,7 @@ class Guard:
             return tree.end_all(END_S)[1] if self._is_adopting else left
 
     def close(self) -> None:
-        """Let the guard go; it ends what is still there."""
+        """End the guard; it ends what is still there."""
         self._line.close()
         with suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
@@ -188,7 +184,7 @@ class _Keeper:
     def _settle(self) -> None:
         os.setsid()  # what ends the worker's group must not end this too
         adopt_orphans()
-        survivors.limit_what_follows()
+        survivors.mark_by_limit()
         # Not ignored: what is ignored here would be ignored by every tool.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, lambda _number, _frame: None)
@@ -260,19 +256,3 @@ class _Keeper:
     def _tell(self, kind: bytes, number: int) -> None:
         with suppress(OSError):  # the worker is gone, of which the line tells next
             self._line.sendall(_ANSWER.pack(kind, number))
-
-
-def bound_to_parent() -> Callable[[], None] | None:
-    """Return what a child has to do first so that it is killed when this process dies, where that exists."""
-    if sys.platform != "linux":
-        return None
-    # Loaded here: between fork and exec nothing may be imported.
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def bind() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)  # it died before the line above; nobody will tell us
-
-    return bind

@@ -1,4 +1,4 @@
-"""Signs of life during a run, from a thread of their own: whatever they wait for, the run goes on."""
+"""Heartbeats, from a thread of their own: whatever they wait for, the work goes on."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from redis.exceptions import RedisError
 from maestro_state.errors import MaestroError
 from maestro_state.local.logs import get_logger
 
-#: Seconds between two signs.
-SIGN_S = 2.0
-#: Seconds a sign that is under way when the run ends is waited for.
-_END_S = 5.0
+#: Seconds between two heartbeats of a worker with a run.
+BEAT_S = 2.0
+#: Seconds a heartbeat that is under way when the work ends is waited for.
+END_S = 5.0
 
 _log = get_logger("maestro.worker")
 
 
-class Signs:
-    """Gives a sign now and then until it is ended."""
+class Heartbeat:
+    """Beats now and then until it is ended."""
 
-    def __init__(self, give: Callable[[], None]) -> None:
-        """Start; what `give` cannot do because a server is away is said once, and tried again."""
-        self._give = give
+    def __init__(self, beat: Callable[[], None], every_s: float | None = None, end_s: float | None = None) -> None:
+        """Start; what `beat` cannot do because a server is away is said once, and tried again."""
+        self._beat = beat
+        self._every_s, self._end_s = every_s or BEAT_S, end_s or END_S
         self._done = threading.Event()
-        # A daemon: a sign that hangs must not keep the worker from leaving.
-        self._thread = threading.Thread(target=self._run, name="signs", daemon=True)
+        # A daemon: a beat that hangs must not keep the process from exiting.
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Give no more signs. One that hangs is left behind, and is the last."""
+        """Beat no more. A beat that hangs is left behind, and is the last."""
         self._done.set()
-        self._thread.join(_END_S)
+        self._thread.join(self._end_s)
 
     def _run(self) -> None:
         is_said = False
-        while not self._done.wait(SIGN_S):
+        while not self._done.wait(self._every_s):
             try:
-                self._give()
+                self._beat()
             except (MaestroError, RedisError) as error:
                 if not is_said:
                     _log.warning("not_tended", reason=str(error))

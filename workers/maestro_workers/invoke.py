@@ -99,7 +99,7 @@ class _Streams:
             os.close(self._ours.pop())
 
     def close_theirs(self) -> None:
-        """Let go of the tool's ends: they are to be closed when it has ended."""
+        """Close the tool's ends: they are to be closed when it has ended."""
         while self.theirs:
             os.close(self.theirs.pop())
 
@@ -130,10 +130,10 @@ class _Attendant:
         self.ends_at = now + call.timeout_s
         self.beat_at = now + call.beat_s
         self.kill_at: float | None = None
-        self.left_at: float | None = None
+        self.exited_at: float | None = None
         self.pieces: list[bytes] = []
         self.size = 0
-        self.handed_at = 0.0
+        self.sent_at = 0.0
         self.unsent = memoryview(call.stdin)
         self.out, self.err = streams.out, streams.err
         self.reading = True
@@ -159,7 +159,7 @@ class _Attendant:
             pass
 
     def _is_over(self, now: float) -> bool:
-        return self.left_at is not None and (not self.reading or now >= self.left_at + DRAIN_S)
+        return self.exited_at is not None and (not self.reading or now >= self.exited_at + DRAIN_S)
 
     def _keep_time(self) -> None:
         """Do what is due: force, the timeout, the beat."""
@@ -175,19 +175,19 @@ class _Attendant:
 
     def _pause_s(self) -> float:
         moments = [self.beat_at]
-        if self.left_at is not None:
-            moments.append(self.left_at + DRAIN_S)
+        if self.exited_at is not None:
+            moments.append(self.exited_at + DRAIN_S)
         elif self.stopped is None:
             moments.append(self.ends_at)
         if self.pieces:
-            moments.append(self.handed_at + PIECE_S)
+            moments.append(self.sent_at + PIECE_S)
         if self.kill_at is not None:
             moments.append(self.kill_at)
         return max(0.0, min(moments) - time.monotonic())
 
     def _note_exit(self) -> None:
         self.selector.unregister(self.guard)
-        self.left_at = time.monotonic()
+        self.exited_at = time.monotonic()
         try:
             self.exit_code = self.guard.exit_code()
         except GuardLost:
@@ -208,11 +208,11 @@ class _Attendant:
 
     def _hand_on(self, *, final: bool) -> None:
         """Hand on what there is, if it is a whole piece or the last, or nothing was handed on just before."""
-        if not self.pieces or (not final and time.monotonic() < self.handed_at + PIECE_S):
+        if not self.pieces or (not final and time.monotonic() < self.sent_at + PIECE_S):
             return
         data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces, self.size = [], 0
-        self.handed_at = time.monotonic()
+        self.sent_at = time.monotonic()
         self._take(self.call.on_output(data))
 
     def _read_stderr(self) -> bool:

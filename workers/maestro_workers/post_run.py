@@ -20,9 +20,9 @@ _log = get_logger("maestro.worker")
 
 
 def follow_up(maestro: Maestro, session_id: str, run_id: str) -> None:
-    """Leave the breadcrumb and write a checkpoint. Repeatable."""
+    """Add the breadcrumb and write a checkpoint. Repeatable."""
     try:
-        _leave_breadcrumb(maestro, session_id, run_id)
+        _add_breadcrumb(maestro, session_id, run_id)
     except MaestroError as error:
         _log.warning("no_breadcrumb", reason=str(error))
     try:
@@ -31,7 +31,7 @@ def follow_up(maestro: Maestro, session_id: str, run_id: str) -> None:
         _log.info("not_on_disk_yet", reason=str(error))
 
 
-def _leave_breadcrumb(maestro: Maestro, session_id: str, run_id: str) -> None:
+def _add_breadcrumb(maestro: Maestro, session_id: str, run_id: str) -> None:
     run = maestro.runs.read(run_id, session_id)
     if not run.cookie:
         return

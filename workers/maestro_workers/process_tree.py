@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-#: Seconds between two looks at what was killed: the first, and the longest.
+#: Seconds between two polls of what was killed: the first, and the longest.
 _PAUSES_S = (0.001, 0.05)
-#: Times that new processes are looked for before those found are killed: each finds only what slipped through before.
+#: Times that new processes are searched for before those found are killed: each finds only what slipped through before.
 _FREEZES = 50
 _ZOMBIE = b"Z"
 
@@ -32,17 +32,17 @@ def processes() -> Iterator[tuple[Process, int, bytes]]:
     """Go over all processes: which, its parent, its state. Nothing where there is no /proc."""
     with suppress(FileNotFoundError):
         for name in os.listdir("/proc"):
-            if name.isdigit() and (found := _look(int(name))) is not None:
+            if name.isdigit() and (found := _read(int(name))) is not None:
                 yield found
 
 
 def start_of(pid: int) -> int | None:
     """Return when a process started, in the kernel's own units; None when there is none."""
-    found = _look(pid)
+    found = _read(pid)
     return None if found is None or found[2] == _ZOMBIE else found[0].started
 
 
-def _look(pid: int) -> tuple[Process, int, bytes] | None:
+def _read(pid: int) -> tuple[Process, int, bytes] | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             # The name comes second, in brackets, and may hold brackets and blanks itself.

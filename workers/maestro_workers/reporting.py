@@ -1,18 +1,16 @@
-"""What a run reports of its tool's call: text in whole characters, last words, and what is known only afterwards."""
+"""What a run reports of its tool's call: text in whole characters, error text, and what is known only afterwards."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.fs.opening import open_own_file
 from maestro_state.local.logs import get_logger
+from maestro_state.models.claim import Claim, Ended
 from maestro_state.models.run import Run, Usage
-from maestro_state.state.calls.claims import Claim, Ended
 from maestro_state.tools import Outcome, Tool
 from maestro_state.tools.afterwards import codex_model, from_llm_log
 
@@ -56,18 +54,11 @@ def split_at_character(data: bytes) -> tuple[bytes, bytes]:
 
 
 def open_stderr_log(root: Path, claim: Claim) -> int | None:
-    """Open the file that keeps all of a tool's stderr beside the session, for those who look for a fault."""
-    from maestro_state.local.embedded.paths import LOG_FOLDER, open_folder
+    """Open the file that keeps all of a tool's stderr beside the session, for those who search for a fault."""
+    from maestro_state.local.log_files import open_log_file
 
-    name = f"run-{claim.session_id}-{claim.run.id}.stderr.log"
     try:
-        folder = open_folder(root, LOG_FOLDER, create=True)
-        if folder is None:
-            return None
-        try:
-            return open_own_file(folder, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)[0]
-        finally:
-            os.close(folder)
+        return open_log_file(root, f"run-{claim.session_id}-{claim.run.id}.stderr.log")
     except (OSError, ServerUnavailable) as error:
         _log.warning("stderr_not_kept", reason=str(error))  # something else has its place: the run goes on
         return None

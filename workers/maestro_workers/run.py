@@ -21,27 +21,27 @@ from maestro_state.errors import (
     ServerUnavailable,
     WorkFailed,
 )
-from maestro_state.local.handover import leave, reach
+from maestro_state.local.handover import close_all, reach
 from maestro_state.local.logs import bound, get_logger, redact_text
+from maestro_state.models.claim import BEAT_MS, Claim, Ended
+from maestro_state.models.excerpts import Excerpt
 from maestro_state.models.run import Activity, Usage
-from maestro_state.state.calls.claims import BEAT_MS, Claim, Ended
-from maestro_state.state.calls.excerpts import Excerpt
 from maestro_state.tools import Outcome, Parser, Tool, delta, resolve, safe_environment
 from maestro_state.tools.afterwards import LOG_MAX
 from maestro_state.tools.rendering import render
 from maestro_state.tools.tools_file import trusted_paths
 from maestro_workers.attachments import Attachments
-from maestro_workers.finalize import PutBack
+from maestro_workers.finalize import Requeue
 from maestro_workers.guard import Guard
 from maestro_workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
 from maestro_workers.output import Outbox
+from maestro_workers.pool.channel import Channel
 from maestro_workers.post_run import follow_up
 from maestro_workers.reporting import completed, encoded, open_stderr_log, refusals, split_at_character
-from maestro_workers.stack.channel import Channel
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
-#: Why a run ended whose worker was told to leave and could not wait for it any longer.
+#: Why a run ended whose worker was told to stop and could not wait for it any longer.
 STOPPED = "its worker was stopped while it ran"
 #: How long a tool may take to print its own log, in seconds.
 _LOG_S = 15.0
@@ -68,19 +68,19 @@ class Workshop:
 
     #: Whether a run is under way: not what follows it, which can be done again.
     is_at_work: bool = field(default=False, init=False)
-    requeue: PutBack = field(default_factory=PutBack, init=False)
+    requeue: Requeue = field(default_factory=Requeue, init=False)
     _maestro: Maestro | None = field(default=None, init=False)
 
     @property
     def maestro(self) -> Maestro:
-        """Maestro as a worker needs it: open from the first run on, patient with a server that is away."""
+        """Maestro as a worker needs it: open from the first run on, and waiting long for a server that is away."""
         if self._maestro is None:
             self._maestro = Maestro(self.project, client_name=self.client_name, redis_url=self.redis_url)
             self._maestro.server.connection.retry_s = OUTAGE_S
         return self._maestro
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._maestro is not None:
             self._maestro.close()
 
@@ -124,13 +124,13 @@ class Workshop:
     def _is_for_others(self, session_id: str, run_id: str) -> bool:
         """Tell whether somebody else, who lives, was handed what this run is to see.
 
-        Then it is left alone: looking after runs that wait, somebody puts the job back, until the right one takes it.
+        Then it is left alone: whoever recovers runs that wait requeues the job, until the right one takes it.
         """
         holders = self.maestro.claims.holders(session_id, run_id)
         if not holders or (self.channel is not None and self.channel.holder in holders):
             return False
         here = reach(self.maestro.address, self.maestro.settings.namespace)
-        leave(here)
+        close_all(here)
         return any(holder.name in holders for holder in here) or self.maestro.queue.has_worker_of(holders)
 
 

@@ -1,6 +1,6 @@
 """The scheduler: sweeps often, and cleans up daily where somebody wants that. Any number may run; one is active.
 
-The active one has a lease, which a thread keeps while work is under way; when it is gone, another takes
+The active one has a lease, which a heartbeat keeps while work is under way; when it is gone, another takes
 over as soon as the lease ends. What is due is decided by what the server remembers, so that after a downtime, of
 whatever length, each thing is done once and at once. What is done is safe to be done twice: a lease that was lost
 unnoticed costs time, nothing else.
@@ -8,23 +8,24 @@ unnoticed costs time, nothing else.
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.local.logs import get_logger
-from maestro_state.state.calls.leases import LEASE_MS, SCHEDULE, Lease
+from maestro_state.models.lease import Lease
+from maestro_state.upkeep.leases import BEAT_S
+from maestro_workers.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
 
 #: Milliseconds between two cleanups of the disk.
 CLEANUP_MS = 24 * 3600 * 1000
-#: Seconds between two signs of life.
-BEAT_S = LEASE_MS[SCHEDULE] / 1000 / 3
 
 _log = get_logger("maestro.scheduler")
 
@@ -38,44 +39,51 @@ class Work:
 
 
 class _Kept:
-    """A lease that a thread keeps."""
+    """A lease that a heartbeat keeps, over a connection of its own: a long call of the work must not hold it up."""
 
     def __init__(self, open_maestro: Callable[[], Maestro], lease: Lease) -> None:
         self.lease = lease
         self.is_lost = threading.Event()
-        self._open = open_maestro
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="scheduler-lease", daemon=True)
-        self._thread.start()
+        self._maestro = open_maestro()
+        self._heartbeat = Heartbeat(self._renew, BEAT_S, end_s=3 * BEAT_S)
 
-    def _keep(self) -> None:
-        # A connection of its own: a long call of the work must not keep the sign of life waiting.
-        with self._open() as maestro:
-            while not self._done.wait(BEAT_S):
-                # While the server is away nobody else can take the lease either.
-                with suppress(ServerUnavailable):
-                    if maestro.schedule.take(self.lease).fence is None:
-                        self.is_lost.set()
-                        return
+    def _renew(self) -> None:
+        # While the server is away nobody else can take the lease either.
+        with suppress(ServerUnavailable):
+            if not self.is_lost.is_set() and self._maestro.schedule.take(self.lease).fence is None:
+                self.is_lost.set()
 
     def close(self) -> None:
-        self._done.set()
-        self._thread.join(LEASE_MS[SCHEDULE] / 1000)
+        self._heartbeat.end()
+        self._maestro.close()
+
+
+@contextmanager
+def _keeping(open_maestro: Callable[[], Maestro], maestro: Maestro, lease: Lease) -> Iterator[_Kept]:
+    """Keep a lease while something is done, and release it then."""
+    kept = _Kept(open_maestro, lease)
+    try:
+        yield kept
+    finally:
+        kept.close()
+        if not kept.is_lost.is_set():
+            with suppress(ServerUnavailable):
+                maestro.schedule.release(lease)
 
 
 class Scheduler:
     """One scheduler of a team."""
 
-    def __init__(self, open_maestro: Callable[[], Maestro], work: Work, leaving: threading.Event) -> None:
-        """Take how to reach the server, what to do there, and what says that it is time to leave."""
+    def __init__(self, open_maestro: Callable[[], Maestro], work: Work, stopping: threading.Event) -> None:
+        """Take how to reach the server, what to do there, and what says that it is time to stop."""
         self._open = open_maestro
         self._work = work
-        self._leaving = leaving
+        self._stopping = stopping
 
     def run(self) -> None:
-        """Be active whenever the lease is free, until told to leave. A server that is away is waited for."""
+        """Be active whenever the lease is free, until told to stop. A server that is away is waited for."""
         with self._open() as maestro:
-            while not self._leaving.is_set():
+            while not self._stopping.is_set():
                 try:
                     lease = maestro.schedule.take()
                     if lease.fence is not None:
@@ -86,22 +94,18 @@ class Scheduler:
                 except ServerUnavailable as error:
                     _log.warning("server_unavailable", reason=str(error))
                     wait_s = BEAT_S
-                self._leaving.wait(wait_s)
+                self._stopping.wait(wait_s)
 
     def _be_active(self, maestro: Maestro, lease: Lease) -> None:
         """Do what is due for as long as the lease lasts."""
         _log.info("scheduler_active", fence=lease.fence)
-        kept = _Kept(self._open, lease)
-        try:
-            while not self._leaving.is_set() and not kept.is_lost.is_set():
-                wait_ms = self._do_what_is_due(maestro, kept)
-                kept.is_lost.wait(0) or self._leaving.wait(min(BEAT_S, wait_ms / 1000))
-        finally:
-            kept.close()
-            _log.info("scheduler_inactive", fence=lease.fence, lost=kept.is_lost.is_set())
-            if not kept.is_lost.is_set():
-                with suppress(ServerUnavailable):
-                    maestro.schedule.leave(lease)
+        with _keeping(self._open, maestro, lease) as kept:
+            try:
+                while not self._stopping.is_set() and not kept.is_lost.is_set():
+                    wait_ms = self._do_what_is_due(maestro, kept)
+                    kept.is_lost.wait(0) or self._stopping.wait(min(BEAT_S, wait_ms / 1000))
+            finally:
+                _log.info("scheduler_inactive", fence=lease.fence, lost=kept.is_lost.is_set())
 
     def _do_what_is_due(self, maestro: Maestro, kept: _Kept) -> int:
         """Return how long nothing is due, in milliseconds."""
@@ -113,7 +117,7 @@ class Scheduler:
         now_ms = maestro.schedule.now_ms()
         if now_ms >= current.swept_at + every_ms and self._did("sweep", self._work.sweep, maestro):
             maestro.schedule.note_swept(kept.lease)
-        if kept.is_lost.is_set() or self._leaving.is_set():
+        if kept.is_lost.is_set() or self._stopping.is_set():
             return 0
         if now_ms >= current.cleaned_at + CLEANUP_MS and self._did("cleanup", self._work.cleanup, maestro):
             maestro.schedule.note_cleaned(kept.lease)
@@ -155,26 +159,33 @@ def the_work(*, cleans: bool) -> Work:
     return Work(one_pass, cleanup)
 
 
-def keep_house(project: str, *, cleans: bool = True) -> int:
-    """Be a scheduler until told to leave by SIGTERM or SIGINT. Returns the exit status.
+def run_scheduler(project: str, *, cleans: bool = True) -> int:
+    """Be a scheduler until told to stop by SIGTERM or SIGINT. Returns the exit status.
 
     Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
     """
     from maestro_state import Maestro
-    from maestro_state.fs.kernel import keep_private
     from maestro_state.local.logs import configure_logs
-    from maestro_workers.exit_signals import leave_on_signal
+    from maestro_state.local.process import keep_private
 
     keep_private()
-    leaving = leave_on_signal()
+    stopping = _stopped_by_signals()
 
     def open_maestro() -> Maestro:
         return Maestro(project)
 
     with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
-    Scheduler(open_maestro, the_work(cleans=cleans), leaving).run()
+    Scheduler(open_maestro, the_work(cleans=cleans), stopping).run()
     return 0
+
+
+def _stopped_by_signals() -> threading.Event:
+    """Return what is set when this process is asked to stop; a second signal says nothing new."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    return stopping
 
 
 def make_a_pass(open_maestro: Callable[[], Maestro]) -> None:
@@ -186,13 +197,9 @@ def make_a_pass(open_maestro: Callable[[], Maestro]) -> None:
         lease = maestro.schedule.take()
         if lease.fence is None:
             return
-        work, kept = the_work(cleans=False), _Kept(open_maestro, lease)
-        try:
+        work = the_work(cleans=False)
+        with _keeping(open_maestro, maestro, lease):
             if work.sweep(maestro):
                 maestro.schedule.note_swept(lease)
             if maestro.schedule.now_ms() >= lease.cleaned_at + CLEANUP_MS and work.cleanup(maestro):
                 maestro.schedule.note_cleaned(lease)
-        finally:
-            kept.close()
-            if not kept.is_lost.is_set():
-                maestro.schedule.leave(lease)

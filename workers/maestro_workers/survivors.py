@@ -29,7 +29,7 @@ _START, _PLACE = (1 << _START_BITS) - 1, (1 << _PLACE_BITS) - 1
 #: The least and the highest level. Nobody who wants a limit asks for one this large: microseconds, of 146 000 years.
 LEVELS = (64, 127)
 
-#: Seconds after which what does not end is left.
+#: Seconds after which what does not end is given up on.
 _END_S = 10.0
 _PAUSE_S = 0.005
 
@@ -41,8 +41,8 @@ def place(worker: int, guard: int) -> str:
     return ".".join(str(part) for part in (_namespace(), worker, tree.start_of(worker), guard, tree.start_of(guard)))
 
 
-def limit_what_follows() -> None:
-    """Leave the second mark on this process, a guard, and so on everything it starts; nothing where there is none."""
+def mark_by_limit() -> None:
+    """Put the second mark on this process, a guard, and so on everything it starts; nothing where there is none."""
     if _LIMIT is None:
         return
     now = resource.getrlimit(_LIMIT)[1]
@@ -102,7 +102,7 @@ def _marked(is_meant: Callable[[str], bool]) -> Iterator[Process]:
     for process, _, state in tree.processes():
         if state == b"Z" or process.pid == myself:
             continue
-        # Gone meanwhile, or not ours to look at.
+        # Gone meanwhile, or not ours to read.
         with suppress(OSError):
             folder = f"/proc/{process.pid}"
             is_near = os.stat(folder).st_uid == ours and os.readlink(f"{folder}/ns/pid") == namespace

@@ -22,11 +22,11 @@ def scheduler(app: App) -> int:
     Example:
       maestro scheduler
     """
-    from maestro_workers.scheduler import keep_house
+    from maestro_workers.scheduler import run_scheduler
 
     from maestro_cli import output
 
     maestro = app.maestro
     maestro.sessions.newest(1)  # the server is there, or this says why not
     output.note(f"scheduler for '{maestro.settings.namespace}' (Ctrl-C stops)")
-    return keep_house(str(maestro.project.root))
+    return run_scheduler(str(maestro.project.root))

@@ -22,8 +22,8 @@ def worker(app: App, count: int, burst: bool) -> int:
     Example:
       maestro worker --count 4
     """
-    from maestro_workers.rq_adapter.worker import check_rights
-    from maestro_workers.together import work_together
+    from maestro_workers.rq_adapter.client import check_rights
+    from maestro_workers.team import work_together
 
     from maestro_cli import output
 

@@ -53,6 +53,10 @@ class AsyncArchives(Room[Archives]):
         """Check every archive of this checkout."""
         return await self._call(lambda room: room.verify_all())
 
+    async def unwritten(self) -> int:
+        """Count the sessions with changes that are not on disk."""
+        return await self._call(lambda room: room.unwritten())
+
     async def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass of what is due; see AsyncSweep."""
         return await self._call(lambda room: room.sweep(recoverers, thorough=thorough))

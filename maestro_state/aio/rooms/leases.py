@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from maestro_state.aio.companion import Room
-from maestro_state.state.calls.leases import Lease
+from maestro_state.models.lease import Lease
 from maestro_state.upkeep.leases import Schedule
 
 
@@ -15,9 +15,9 @@ class AsyncSchedule(Room[Schedule]):
         """Take the lease, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
         return await self._call(lambda room: room.take(lease))
 
-    async def leave(self, lease: Lease) -> None:
+    async def release(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
-        await self._call(lambda room: room.leave(lease))
+        await self._call(lambda room: room.release(lease))
 
     async def note_swept(self, lease: Lease | None = None) -> bool:
         """Remember that a pass was made; False when the lease was lost meanwhile."""
@@ -30,3 +30,7 @@ class AsyncSchedule(Room[Schedule]):
     async def now_ms(self) -> int:
         """Return the server's time."""
         return await self._call(lambda room: room.now_ms())
+
+    async def has_work(self, within_s: float) -> bool:
+        """Tell whether a pass would find something: changes that are not on disk, open runs, sessions that end soon."""
+        return await self._call(lambda room: room.has_work(within_s))

@@ -9,6 +9,8 @@ from maestro_state.net.faults import ReplyError, Where
 from maestro_state.net.sync_socket import Link, open_link
 from maestro_state.net.url import CLIENT_NAME, Address
 
+__all__ = ["Answer", "Link", "ReplyError", "open_server", "ping", "read_info"]
+
 #: How long one answer may take, in seconds; a server busy with a script answers late, not never.
 ANSWER_S = 2.0
 

@@ -1,14 +1,13 @@
 """The supervisor as seen from outside: is it there, start it, stop it.
 
-It is a process of its own (`maestro_workers.stack`); nothing of it is imported here, and nobody waits for it:
-without it a command still works, only the worker, the sweeper and the idle stop are missing.
+It is a process of its own, of a package above this one: nothing of it is known here but that it can be started, and
+nobody waits for it. Without it a command still works, only the workers, the sweep and the idle stop are missing.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -16,19 +15,19 @@ from typing import TYPE_CHECKING
 from maestro_state.fs import locks
 from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import paths
+from maestro_state.local.program import SUPERVISOR, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SUPERVISOR = "maestro_workers.stack.supervisor"
 #: How the names of variables begin that a stack needs: where things are, how to read and tell time, its settings.
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "XDG_", "SSL_CERT_", "PYTHON", "MAESTRO_",
            "LD_LIBRARY_PATH", "DYLD_", "VIRTUAL_ENV")  # fmt: skip
 #: Settings of one terminal.
 _TERMINALS = ("MAESTRO_SESSION", "MAESTRO_COOKIE", "MAESTRO_TOOL")
-#: Seconds between two looks at how far a leaving supervisor got.
-_LOOK_S = 0.5
+#: Seconds between two polls of how far an exiting supervisor got.
+_POLL_S = 0.5
 
 #: Supervisors started by this process, collected when they end so that none stays a zombie.
 _started: list[int] = []
@@ -60,7 +59,7 @@ def is_starting() -> bool:
 def heal(root: Path) -> None:
     """Start a supervisor for a server that has none: it was killed, and with it everything that it looked after.
 
-    Two looks at locks where all is well. Starts no server, and creates nothing; one that never had a supervisor was
+    Reads two locks where all is well. Starts no server, and creates nothing; one that never had a supervisor was
     started without on purpose.
     """
     folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
@@ -91,18 +90,18 @@ def await_supervisor(root: Path, timeout_s: float = 30.0) -> bool:
 
 
 def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool] = lambda: False) -> bool:
-    """Ask the supervisor to leave and wait for it; False when it is still there after so long without getting on."""
-    asked, looked = None, time.monotonic()
-    moved = looked
+    """Ask the supervisor to exit and wait for it; False when it is still there after so long without progress."""
+    asked, polled = None, time.monotonic()
+    moved = polled
     while locks.is_locked(folder, paths.STACK_LOCK):
         pid = _pid_of_supervisor(folder)
         if pid is not None and pid != asked:
             asked = pid
-            with suppress(ProcessLookupError):  # it was leaving already
+            with suppress(ProcessLookupError):  # it was exiting already
                 os.kill(pid, signal.SIGTERM)
         now = time.monotonic()
-        if now - looked > _LOOK_S:
-            looked = now
+        if now - polled > _POLL_S:
+            polled = now
             moved = now if is_moving() else moved
         if now - moved > timeout_s:
             return False
@@ -112,8 +111,7 @@ def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool]
 
 
 def _spawn(root: Path) -> bool:
-    # -P: otherwise the current folder comes first on the path, and a project's own `workers` would be run.
-    command = [sys.executable, "-P", "-m", SUPERVISOR, "--project", os.path.realpath(root)]
+    words = command(SUPERVISOR, root)
     quiet = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -123,10 +121,10 @@ def _spawn(root: Path) -> bool:
         # Not this terminal's whole environment: a run brings its own, and the rest is nobody's business for that long.
         own = {name: value for name, value in os.environ.items() if name not in _TERMINALS and name.startswith(_NEEDED)}
         try:
-            pid = os.posix_spawn(sys.executable, command, own, file_actions=quiet, setsid=True)
+            pid = os.posix_spawn(words[0], words, own, file_actions=quiet, setsid=True)
         except NotImplementedError:
             # macOS: a group of its own still keeps Ctrl-C in this terminal away from it.
-            pid = os.posix_spawn(sys.executable, command, own, file_actions=quiet, setpgroup=0)
+            pid = os.posix_spawn(words[0], words, own, file_actions=quiet, setpgroup=0)
     except OSError:
         return False
     _started.append(pid)
@@ -155,7 +153,28 @@ def _pid_of_supervisor(folder: int) -> int | None:
         return None
     try:
         with open(f"/proc/{int(text)}/cmdline", "rb") as file:
-            return int(text) if SUPERVISOR.encode() in file.read() else None
+            words = file.read()
     except FileNotFoundError:
         # No such process, or a system without /proc, where the held lock has to be enough.
         return None if os.path.isdir("/proc/self") else int(text)
+    # The second is how one of an earlier version was started.
+    is_one = SUPERVISOR.encode() in words.split(b"\0") or b"stack.supervisor" in words
+    return int(text) if is_one else None
+
+
+def take_lock(folder: int) -> int | None:
+    """Take the supervisor's lock and write the pid into it; None when there is a supervisor already."""
+    # Somebody who only asks has the lock for microseconds; one that stays taken is a supervisor's.
+    for _ in range(5):
+        lock = locks.try_lock(folder, paths.STACK_LOCK)
+        if lock is not None:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+            return lock
+        time.sleep(0.01)
+    return None
+
+
+def holds(lock: int, folder: int) -> bool:
+    """Say whether the lock is still the one that others would try to take: its folder may have been removed."""
+    return locks.is_current(lock, folder, paths.STACK_LOCK)

@@ -12,6 +12,7 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound
+from maestro_state.models.claim import Claim, Ended
 from maestro_state.models.run import Activity, OutputRef, Run, SentItem, Usage
 from maestro_state.state.calls.contents import LOST
 from maestro_state.state.calls.replies import accept, text
@@ -19,37 +20,11 @@ from maestro_state.state.calls.runs import ending, resting, said_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.scripts import Call, Query, load
 
-#: How long a claim holds without a sign of life, in milliseconds.
+#: How long a claim holds without a heartbeat, in milliseconds.
 LEASE_MS = 3_000
-#: How often a living owner gives one.
-BEAT_MS = 500
 #: How long a lease must have been seen ended before the owner counts as gone: the server may have been away itself, and
 #: an owner that waits for it comes back within this time.
 PATIENCE_MS = 2_000
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """The right to carry out one run, and all that is needed for it but the contents."""
-
-    session_id: str
-    run: Run
-    sent: list[SentItem]
-    fence: int
-    working_directory: str
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended."""
-
-    status: str  #: success, error or canceled
-    error: str | None = None
-    warning: str | None = None
-    exit_code: int | None = None
-    size: int = 0
-    digest: str | None = None
-    usage: Usage | None = None
-    answer: str = ""  #: what becomes a message: all of the output, or its two ends
-    answer_is_cut: bool = False
 
 
 def claim_run(terms: Terms, session_id: str, run_id: str, owner: str, now_ms: int) -> Call:
@@ -177,6 +152,12 @@ def recover_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Call
 def read_blobs(terms: Terms, session_id: str, digests: list[str]) -> Query:
     """Read several contents at once, in order; None for one that is not there."""
     return Query(("HMGET", terms.keys.of_session(session_id, "blobs"), *digests), list)
+
+
+def read_status(terms: Terms, session_id: str, run_id: str) -> Query:
+    """Read how far a run is; None for one that is not there."""
+    key = terms.keys.of_session(session_id, "runs")
+    return Query(("HGET", key, f"{run_id}:status"), lambda reply: None if reply is None else text(reply))
 
 
 def read_fence(terms: Terms, session_id: str, run_id: str) -> Query:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from maestro_state.models.lease import Lease
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
@@ -27,17 +26,6 @@ KEEP_MS = 90 * 24 * 3600 * 1000
 SWEPT = "swept_at"
 CLEANED = "cleaned_at"
 CURSOR = "cursor"
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """The right to do something; without a fence it is somebody else's, for `left_ms` more at most."""
-
-    fence: str | None
-    holder: str = ""
-    swept_at: int = 0  #: server time in milliseconds, 0 for never
-    cleaned_at: int = 0
-    cursor: str = "0"
-    left_ms: int = 0
 
 
 def _noted(fence: str | None, holder: str, fields: dict[str, str]) -> Lease:

@@ -5,13 +5,11 @@ Few pieces wait at a time, so that no archive needs to fit into the server's mem
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from maestro_state.errors import FileCorrupt, WorkFailed
-from maestro_state.models.names import is_reference
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
@@ -25,17 +23,8 @@ LIFE_MS = 60_000
 #: Life of the sign that somebody waits for a parcel, in milliseconds; it is renewed with every wait for a piece.
 ASKER_MS = 5_000
 
-#: What a reference looks like that is sent to workers, and the token that names a parcel.
-_REF = re.compile(r"[a-z0-9][a-z0-9-]{0,79}", re.ASCII)
-TOKEN = re.compile(r"[0-9a-f]{32}", re.ASCII)
-
 #: Kinds of pieces: the id of what comes, a part of a file, that it was all; or who has no such session, or why not.
 BEGIN, PART, END, NONE, FAILED = "begin", "part", "end", "none", "failed"
-
-
-def is_ref(text: str) -> bool:
-    """Tell whether a text may be sent to workers as a reference: an id, a slug or a suffix."""
-    return _REF.fullmatch(text) is not None or is_reference(text)
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maestro_state.errors import InvalidValue
+from maestro_state.models.excerpts import joined
 from maestro_state.models.message import id_time
 from maestro_state.models.names import one_line
 from maestro_state.models.run import SentItem
 from maestro_state.models.session import Session
-from maestro_state.state.calls.excerpts import joined
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, load

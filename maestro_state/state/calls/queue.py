@@ -17,11 +17,7 @@ from maestro_state.models.schema import SCHEMA
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
-
-#: Functions a job may name: a wire format, never renamed while old jobs may wait.
-EXECUTE_RUN = "maestro_workers.jobs.execute_run"
-FINALIZE_SESSION = "maestro_workers.jobs.finalize_session"
-SEND_ARCHIVE = "maestro_workers.jobs.send_archive"
+from maestro_state.vocabulary import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
 
 #: How long a job may be out of the queue before its run, still not claimed, gets another, in milliseconds. From taking
 #: a job to claiming its run a worker needs a hundredth of it.

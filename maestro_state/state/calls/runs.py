@@ -11,11 +11,11 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
 from maestro_state.models.context import ContextItem
+from maestro_state.models.excerpts import excerpt_of
 from maestro_state.models.message import Event
 from maestro_state.models.run import Flags, Run, SentItem, ToolOptions, preview
 from maestro_state.state.calls.contents import is_silent, run_of, shown
 from maestro_state.state.calls.events import event_of
-from maestro_state.state.calls.excerpts import excerpt_of
 from maestro_state.state.calls.parts import Part, arranged
 from maestro_state.state.calls.replies import accept, text
 from maestro_state.state.calls.terms import Stamp, Terms

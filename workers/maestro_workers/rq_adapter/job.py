@@ -22,10 +22,9 @@ from rq.queue import Queue
 
 from maestro_state.errors import NewerFormat
 from maestro_state.local.logs import get_logger
-from maestro_state.models.names import is_session_id
+from maestro_state.models.names import is_parcel_token, is_sent_reference, is_session_id
 from maestro_state.models.schema import check
-from maestro_state.state.calls.parcels import TOKEN, is_ref
-from maestro_state.state.calls.queue import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
+from maestro_state.vocabulary import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
 from maestro_workers.jobs import execute_run, finalize_session, send_archive
 
 #: Function names that jobs may carry, and what they mean. Nothing is ever imported by name.
@@ -34,6 +33,9 @@ ALLOWED: dict[str, Callable[..., Any]] = {
     FINALIZE_SESSION: finalize_session,
     SEND_ARCHIVE: send_archive,
 }
+
+#: How the function names of earlier versions begin.
+_EARLIER = "workers.jobs."
 
 #: Largest payload, packed and unpacked, in bytes: the names of a run are a tenth of it.
 PAYLOAD_BYTES = 2048
@@ -55,7 +57,7 @@ _ATTEMPT = re.compile(r"[0-9]{1,3}", re.ASCII)
 _NAMES: dict[str, tuple[tuple[str, Callable[[str], object]], tuple[str, Callable[[str], object]]]] = {
     EXECUTE_RUN: (("session", is_session_id), ("run", _RUN.fullmatch)),
     FINALIZE_SESSION: (("session", is_session_id), ("attempt", _ATTEMPT.fullmatch)),
-    SEND_ARCHIVE: (("reference", is_ref), ("token", TOKEN.fullmatch)),
+    SEND_ARCHIVE: (("reference", is_sent_reference), ("token", is_parcel_token)),
 }
 _log = get_logger("maestro.security")
 
@@ -118,7 +120,7 @@ class SafeJob(Job):
             self._refuse(f"its fields are not RQ's ({type(error).__name__})")
 
     def _check_schema(self, number: bytes | None) -> None:
-        """Leave a job of a newer form to a newer worker: its run waits, and is put into the queue again."""
+        """Leave a job of a newer form to a newer worker: its run waits, and is requeued."""
         try:
             check(f"job {self.id}", number)
         except (NewerFormat, ValueError) as error:
@@ -129,6 +131,8 @@ class SafeJob(Job):
         try:
             payload = zlib.decompressobj().decompress(packed, PAYLOAD_BYTES)
             name, instance, arguments, options = json.loads(payload)
+            if isinstance(name, str) and name.startswith(_EARLIER):
+                self._drop(name)
             if name not in ALLOWED or instance is not None or options:
                 self._refuse(f"it names {str(name)[:80]!r}, which is not allowed")
             first, second = arguments
@@ -138,6 +142,11 @@ class SafeJob(Job):
             if not isinstance(given, str) or not is_one(given):
                 self._refuse(f"its {word} is not one")
         return payload
+
+    def _drop(self, name: str) -> NoReturn:
+        """Remove a job of an earlier version: whoever looks after its run or session asks again, by today's name."""
+        self.connection.delete(self.key)
+        self._refuse(f"it names {name[:80]!r}, as an earlier version did; it is asked for again")
 
     def _refuse(self, reason: str) -> NoReturn:
         _log.error("job_refused", job=self.id, reason=reason)

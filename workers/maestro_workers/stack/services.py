@@ -6,31 +6,50 @@ leads its own process group so that stopping it takes along what it started.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from maestro_workers.guard import bound_to_parent
+from maestro_workers.pool.children import WELL_AFTER_S, Backoff, bound_to_parent, signal_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-#: First pause before a service that ended is started again, in seconds; doubled each time.
-FIRST_PAUSE_S = 0.5
-#: Longest such pause.
-LONGEST_PAUSE_S = 60.0
-#: A service that lived this long is well again: its next pause is the first one.
-WELL_AFTER_S = 60.0
+
+class Part(Protocol):
+    """One part of what a supervisor looks after."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+
+    def tend(self, now_s: float) -> float:
+        """Do what is due; return in how many seconds to come back at the latest."""
+
+    def connects(self) -> bool:
+        """Tell whether it made connections to the server, since this was last asked, that are not use."""
+
+    def before_stop(self, *, asked: bool) -> bool:
+        """Bring what it does to a safe point; False when it is not there yet.
+
+        Without `asked` the stack stops because nobody uses it: then a part that is in use objects too.
+        """
+
+    def stop(self, timeout_s: float) -> None:
+        """End what it runs, by force after `timeout_s`; it may be tended again afterwards."""
+
+    def close(self) -> None:
+        """Close everything."""
 
 
 class Service(Protocol):
     """Something the supervisor starts, watches and stops."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
 
     def start(self) -> None:
         """Start it; raise OSError when that is not possible."""
@@ -42,39 +61,7 @@ class Service(Protocol):
         """Say whether it is running."""
 
     def before_stop(self, *, asked: bool) -> bool:
-        """Bring what it does to a safe point; False when it is not there yet.
-
-        Without `asked` the stack stops because nobody uses it: then a service that is in use objects too.
-        """
-
-
-class Part(Protocol):
-    """One part of what a supervisor looks after."""
-
-    def tend(self, now_s: float) -> float:
-        """Do what is due; return in how many seconds to come back at the latest."""
-
-    def connects(self) -> bool:
-        """Tell whether it made connections to the server, since this was last asked, that are not use."""
-
-    def before_stop(self, *, asked: bool) -> bool:
-        """Bring what it does to a safe point; see `Service.before_stop`."""
-
-    def stop(self, timeout_s: float) -> None:
-        """End what it runs, by force after `timeout_s`; it may be tended again afterwards."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in the log."""
-
-
-def program(module: str, root: str, *flags: str) -> list[str]:
-    """Return the command that runs one of our programs for a project."""
-    # -P: otherwise the current folder comes first on the path, and a project's own `workers` would be run.
-    return [sys.executable, "-P", "-m", module, "--project", root, *flags]
+        """See `Part.before_stop`."""
 
 
 @dataclass(slots=True)
@@ -83,40 +70,26 @@ class ProcessService:
 
     name: str
     command: Sequence[str]
-    environment: Mapping[str, str] | None = None
-    #: Where its output goes: an open file, or nowhere.
-    output: int = subprocess.DEVNULL
-    #: Called before the stack stops; see `Service.before_stop`.
+    #: Called before the stack stops; see `Part.before_stop`.
     ready_to_stop: Callable[[], bool] = field(default=lambda: True)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
-    @property
-    def pid(self) -> int | None:
-        """The process, while there is one."""
-        return self._process.pid if self._process is not None and self.is_alive() else None
-
     def start(self) -> None:
         """Start the program in a process group of its own."""
-        self._process = subprocess.Popen(
-            list(self.command),
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=self.output,
-            stderr=self.output,
-            start_new_session=True,
-            preexec_fn=bound_to_parent(),
-        )
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(list(self.command), stdin=quiet, stdout=quiet, stderr=quiet,
+                                         start_new_session=True, preexec_fn=bound_to_parent())  # fmt: skip
 
     def stop(self, timeout_s: float) -> None:
         """Ask the whole group to end, then make it."""
         process = self._process
         if process is None:
             return
-        _signal_group(process.pid, signal.SIGTERM)
+        signal_group(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout_s)
-        # Also when the program itself left in time: what it started may not have.
-        _signal_group(process.pid, signal.SIGKILL)
+        # Also when the program itself exited in time: what it started may not have.
+        signal_group(process.pid, signal.SIGKILL)
         process.wait()
         self._process = None
 
@@ -135,9 +108,8 @@ class Keeper:
 
     service: Service
     log: Callable[[str], None]
-    _pause_s: float = FIRST_PAUSE_S
-    _due_s: float = 0.0
-    _started_s: float | None = None
+    _backoff: Backoff = field(default_factory=Backoff, init=False)
+    _started_s: float | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -165,29 +137,25 @@ class Keeper:
         if self.service.is_alive():
             return WELL_AFTER_S
         if self._started_s is not None:
-            lived_s = now_s - self._started_s
-            if lived_s >= WELL_AFTER_S:
-                self._pause_s = FIRST_PAUSE_S
-            self.log(f"service_ended name={self.service.name} lived_s={lived_s:.1f} pause_s={self._pause_s}")
-            self._wait_a_turn(now_s)
-        if now_s < self._due_s:
-            return self._due_s - now_s
+            self._note_end(now_s, now_s - self._started_s)
+        if now_s >= self._backoff.due_s and self._start(now_s):
+            return WELL_AFTER_S
+        return self._backoff.due_s - now_s
+
+    def _note_end(self, now_s: float, lived_s: float) -> None:
+        if lived_s >= WELL_AFTER_S:
+            self._backoff.reset()
+        self.log(f"service_ended name={self.name} lived_s={lived_s:.1f} pause_s={self._backoff.pause_s}")
+        self._backoff.delay(now_s)
+        self._started_s = None
+
+    def _start(self, now_s: float) -> bool:
         try:
             self.service.start()
         except OSError as error:
-            self.log(f"service_not_started name={self.service.name} reason={error.strerror}")
-            self._wait_a_turn(now_s)
-            return self._due_s - now_s
+            self.log(f"service_not_started name={self.name} reason={error.strerror}")
+            self._backoff.delay(now_s)
+            return False
         self._started_s = now_s
-        self.log(f"service_started name={self.service.name}")
-        return WELL_AFTER_S
-
-    def _wait_a_turn(self, now_s: float) -> None:
-        self._due_s = now_s + self._pause_s
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
-        self._started_s = None
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(group, number)
+        self.log(f"service_started name={self.name}")
+        return True

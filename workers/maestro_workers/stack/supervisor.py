@@ -1,4 +1,4 @@
-"""The supervisor of the embedded stack: `python -m maestro_workers.stack.supervisor --project ROOT`.
+"""The supervisor of the embedded stack: `python -m maestro_workers.stack --project ROOT`.
 
 One per project, held to that by a lock. It keeps the services running, and stops the server and itself when
 nobody has used them for a while. It never starts a server: the next command does, and finds it still here.
@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maestro_state.clock import iso, now_ms
 from maestro_state.errors import MaestroError, ServerUnavailable
-from maestro_state.fs import locks
-from maestro_state.fs.kernel import keep_private
-from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import is_running, paths
+from maestro_state.local.embedded.answering import ReplyError
 from maestro_state.local.embedded.control import sync_data
+from maestro_state.local.embedded.supervision import holds, take_lock
+from maestro_state.local.log_files import open_log_file
+from maestro_state.local.process import keep_private
 from maestro_state.local.settings import load_settings
-from maestro_state.net import ReplyError
-from maestro_workers.stack.loop import Loop
-from maestro_workers.stack.members import stack_parts
+from maestro_workers.pool.loop import Loop
+from maestro_workers.stack.parts import stack_parts
 from maestro_workers.stack.services import Part
 from maestro_workers.stack.usage import Usage
 
 #: Seconds without any use after which the stack stops, unless told otherwise.
 IDLE_S = 1800
-#: Longest pause between two looks at the server, in seconds; also the most that a power cut can cost.
-LOOK_S = 5.0
+#: Longest pause between two polls of the server, in seconds; also the most that a power cut can cost.
+POLL_S = 5.0
 #: Seconds without a server after which there is nothing to look after. Longer than a restart takes: services,
 #: and the tools they run, survive a server that was killed and started again.
 GONE_S = 30.0
-#: Longest time to get everything to disk before leaving, in seconds: some hundred thousand sessions.
+#: Longest time to get everything to disk before exiting, in seconds: some hundred thousand sessions.
 SETTLE_S = 3600.0
 #: First and longest pause between two tries while somebody else is writing, in seconds.
 SETTLE_PAUSES_S = (0.1, 2.0)
@@ -52,20 +52,20 @@ Parts = Callable[[Loop, Callable[[str], None]], Sequence[Part]]
 
 @dataclass(slots=True)
 class Supervisor:
-    """Looks after one project's stack until it is idle, gone, or told to leave."""
+    """Looks after one project's stack until it is idle, gone, or told to stop."""
 
     root: Path
     idle_s: float
     make_parts: Parts
     log: Callable[[str], None]
     gone_s: float = GONE_S
-    _leaving: bool = field(default=False, init=False)
+    _stopping: bool = field(default=False, init=False)
     _parts: Sequence[Part] = field(default=(), init=False)
 
     def run(self) -> None:
         """Supervise, and come back when there is nothing left to look after."""
-        with paths.open_data_folder(self.root) as folder, Loop(self._leave) as loop:
-            while (lock := _take_lock(folder)) is not None:
+        with paths.open_data_folder(self.root) as folder, Loop(self._on_stop) as loop:
+            while (lock := take_lock(folder)) is not None:
                 loop.own = [lock, folder]
                 try:
                     self._supervise(folder, lock, loop)
@@ -73,12 +73,12 @@ class Supervisor:
                     os.ftruncate(lock, 0)
                     os.close(lock)
                 # Somebody may have started a server just now, and not a supervisor because this one was here.
-                if self._leaving or not is_running(self.root):
+                if self._stopping or not is_running(self.root):
                     return
                 self.log("server_came_back")
 
-    def _leave(self) -> None:
-        self._leaving = True
+    def _on_stop(self) -> None:
+        self._stopping = True
 
     def _supervise(self, folder: int, lock: int, loop: Loop) -> None:
         usage = Usage(lambda: paths.socket_address(self.root))
@@ -95,27 +95,27 @@ class Supervisor:
             syncer.close()
             usage.close()
             sync_data(folder)  # also what a server wrote last before it was stopped
-            self.log("supervisor_left")
+            self.log("supervisor_exited")
 
     def _watch(self, usage: Usage, syncer: Syncer, loop: Loop, folder: int, lock: int) -> None:
-        look_s = min(LOOK_S, self.idle_s / 4)
+        poll_s = min(POLL_S, self.idle_s / 4)
         used_s = seen_s = time.monotonic()
-        looked_s = -look_s
+        polled_s = -poll_s
         while True:
             now_s = time.monotonic()
-            if self._leaving:
+            if self._stopping:
                 self._settle(loop)
                 return
-            if now_s >= looked_s + look_s:
-                looked_s = now_s
-                if not locks.is_current(lock, folder, paths.STACK_LOCK):
+            if now_s >= polled_s + poll_s:
+                polled_s = now_s
+                if not holds(lock, folder):
                     # The project's folder was removed: the server writes to files nobody can find any more.
                     self.log("folder_removed")
                     usage.kill()
-                    self._leaving = True
+                    self._stopping = True
                     return
                 syncer.sync()
-                used = usage.look(is_discounted=any(part.connects() for part in self._parts))
+                used = usage.poll(is_discounted=any(part.connects() for part in self._parts))
                 if used is not None:
                     seen_s = now_s
                 if used:
@@ -129,19 +129,19 @@ class Supervisor:
                     return
                 if used is False and now_s - used_s >= self.idle_s and self._stop_idle(usage):
                     return
-            due_s = min((part.tend(now_s) for part in self._parts), default=look_s)
-            loop.wait(min(due_s, looked_s + look_s - time.monotonic()))
+            due_s = min((part.tend(now_s) for part in self._parts), default=poll_s)
+            loop.wait(min(due_s, polled_s + poll_s - time.monotonic()))
 
     def _stop_idle(self, usage: Usage) -> bool:
         """Stop the server unless a part objects, or somebody came while they were asked."""
         if not self._parts_agree(asked=False):
             return False
-        if usage.look(is_discounted=True) is not False:
+        if usage.poll(is_discounted=True) is not False:
             return False
         for part in reversed(self._parts):
             part.stop(SERVICE_STOP_S)
         if usage.has_clients():
-            return False  # the parts come back with the next look
+            return False  # the parts come back with the next poll
         try:
             usage.shut_down()
         except ReplyError as error:
@@ -174,40 +174,18 @@ class Syncer:
     def __init__(self, folder: int) -> None:
         """Take the open folder of the server."""
         self._folder = os.dup(folder)
-        self._due = threading.Event()
-        self._is_over = False
-        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1, "sync")
+        self._next: Future[None] | None = None
 
     def sync(self) -> None:
-        """Have it done; comes back at once."""
-        self._due.set()
+        """Have it done, once more at most if it is under way; comes back at once."""
+        if self._next is None or self._next.running() or self._next.done():
+            self._next = self._thread.submit(sync_data, self._folder)
 
     def close(self) -> None:
-        """Do it once more, and end."""
-        self._is_over = True
-        self._due.set()
-        self._thread.join()
+        """Wait until it is done, and end."""
+        self._thread.shutdown()
         os.close(self._folder)
-
-    def _run(self) -> None:
-        while not self._is_over:
-            self._due.wait()
-            self._due.clear()
-            sync_data(self._folder)
-
-
-def _take_lock(folder: int) -> int | None:
-    """Take the supervisor's lock and write the pid into it; None when there is a supervisor already."""
-    # Somebody who only looks has the lock for microseconds; one that stays taken is a supervisor's.
-    for _ in range(5):
-        lock = locks.try_lock(folder, paths.STACK_LOCK)
-        if lock is not None:
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, b"%d\n" % os.getpid(), 0)
-            return lock
-        time.sleep(0.01)
-    return None
 
 
 def open_log(root: Path) -> int:
@@ -215,21 +193,10 @@ def open_log(root: Path) -> int:
 
     Where something else has its place nothing is logged: that must not take the services down.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
-        folder = paths.open_folder(root, paths.LOG_FOLDER, create=True)
-        assert folder is not None  # noqa: S101  # create=True always gives one
-        try:
-            log, size = open_own_file(folder, "stack.log", flags)
-            if size > _MAX_LOG_BYTES:
-                os.close(log)
-                os.rename("stack.log", "stack.log.1", src_dir_fd=folder, dst_dir_fd=folder)
-                log, _ = open_own_file(folder, "stack.log", flags)
-        finally:
-            os.close(folder)
+        return open_log_file(root, "stack.log", _MAX_LOG_BYTES)
     except (OSError, ServerUnavailable):
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    return log
 
 
 def supervise(root: Path, *, idle_s: float, parts: Parts, gone_s: float = GONE_S) -> int:
@@ -262,7 +229,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MaestroError:
         idle_s = IDLE_S  # whoever set it wrong is told by every command
     return supervise(root, idle_s=idle_s, parts=lambda loop, log: stack_parts(root, loop, log))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,11 +1,12 @@
 """The embedded stack's scheduler: a pass over the sessions whenever one is due, made by a fork of the supervisor.
 
 A pass takes as long as the disk takes; meanwhile the supervisor has workers to start. Most passes would find nothing
-to do, so the supervisor looks first, and forks only where there is something.
+to do, so the supervisor asks first, and forks only where there is something.
 """
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,17 +16,16 @@ from typing import TYPE_CHECKING
 from maestro_state.errors import MaestroError
 from maestro_state.local.embedded.answering import read_info
 from maestro_state.local.logs import configure_logs, get_logger
-from maestro_state.state.calls import checkpoints as archiving
-from maestro_state.state.calls import index
-from maestro_workers.stack.forking import collect, fork, kill_group
-from maestro_workers.stack.loop import Loop
-from maestro_workers.stack.usage import Insider
+from maestro_workers.pool.children import collect, fork, signal_group
+from maestro_workers.pool.loop import Loop
+from maestro_workers.scheduler import make_a_pass
+from maestro_workers.stack.usage import open_service
 from maestro_workers.sweep import sweep
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
 
-#: Seconds after which a pass is made whatever the look says: it also repairs what only it looks at.
+#: Seconds after which a pass is made whatever the server says: it also repairs what only it finds.
 FULL_S = 600.0
 #: Seconds after which a pass that did not work is tried again, at the earliest.
 RETRY_S = 5.0
@@ -39,11 +39,11 @@ class Sweeps:
     name = "sweeps"
 
     def __init__(self, root: Path, loop: Loop, log: Callable[[str], None]) -> None:
-        """Remember the project; nothing is opened yet."""
+        """Take the project; nothing is connected to yet."""
         self._root = root
         self._loop = loop
         self._log = log
-        self._insider = Insider(root)
+        self._maestro = open_service(root)
         self._pid: int | None = None
         self._due_s = self._full_s = 0.0
         self._connects = False
@@ -63,9 +63,9 @@ class Sweeps:
 
     def _pass_if_needed(self, now_s: float) -> float:
         """Fork where there is something to do; return in how many seconds the next pass is due."""
-        maestro = self._insider.maestro
+        maestro = self._maestro
         every_s = max(0.5, maestro.settings.checkpoint_seconds / 2)
-        if now_s >= self._full_s or _count_changes(maestro) != self._changes or _has_work(maestro, every_s):
+        if now_s >= self._full_s or _count_changes(maestro) != self._changes or maestro.schedule.has_work(every_s):
             self._pid = fork(self._be_sweeper)
             self._full_s = now_s + FULL_S
             self._connects = True
@@ -77,11 +77,8 @@ class Sweeps:
     def _be_sweeper(self) -> int:
         """Make one pass, in a child."""
         self._loop.forget()
-        from maestro_workers.scheduler import make_a_pass
-
-        insider = Insider(self._root)
-        configure_logs(insider.maestro.settings.log_level)
-        make_a_pass(insider.open)
+        configure_logs(self._maestro.settings.log_level)
+        make_a_pass(lambda: open_service(self._root))
         return 0
 
     def _is_under_way(self) -> bool:
@@ -93,7 +90,7 @@ class Sweeps:
                 self._log(f"sweep_ended code={code}")
             self._pid = None
             with suppress(MaestroError):
-                self._changes = _count_changes(self._insider.maestro)  # its own among them
+                self._changes = _count_changes(self._maestro)  # its own among them
         return False
 
     def connects(self) -> bool:
@@ -103,10 +100,11 @@ class Sweeps:
 
     def before_stop(self, *, asked: bool) -> bool:
         """Bring everything to disk; False while there is more to write, or a pass is under way."""
+        del asked
         if self._is_under_way():
             return False
         try:
-            return has_all_on_disk(self._insider.maestro, asked)
+            return has_all_on_disk(self._maestro)
         except MaestroError as error:
             _log.warning("not_asked", service=self.name, reason=str(error))
             return True  # a server that is not there has nothing that matters
@@ -117,40 +115,27 @@ class Sweeps:
         while self._is_under_way() and time.monotonic() < until_s:
             self._loop.wait(0.05)
         if self._pid is not None:
-            kill_group(self._pid)
+            signal_group(self._pid, signal.SIGKILL)
             while self._is_under_way():
                 self._loop.wait(0.05)
-        self._insider.close()
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Close the connection."""
+        self._maestro.close()
 
 
-def has_all_on_disk(maestro: Maestro, asked: bool) -> bool:
+def has_all_on_disk(maestro: Maestro) -> bool:
     """Make one pass; False while there is more to write, or somebody else is writing.
 
     What cannot be written is logged and does not keep the stack: it is in the server's own file, and tried again when
     the stack is started the next time.
     """
-    del asked
     report = sweep(maestro, thorough=True)
     for failure in report.errors:
         _log.warning("not_on_disk", session=failure.id, reason=failure.reason)
     if report.busy is not None:
         return False
-    left = maestro.server.fetch(archiving.count_dirty(maestro.server.terms))
-    return not left or not (report.checkpointed or report.finalized or report.archived)
-
-
-def _has_work(maestro: Maestro, within_s: float) -> bool:
-    """Tell whether a pass would find something: changes that are not on disk, open runs, sessions that end soon."""
-    server = maestro.server
-    soon_ms = maestro.schedule.now_ms() + int(within_s * 1000)
-    return bool(
-        server.fetch(archiving.count_dirty(server.terms))
-        or server.fetch(index.running_sessions(server.terms))
-        or server.fetch(archiving.due_sessions(server.terms, soon_ms, 1))
-    )
+    return not maestro.archive.unwritten() or not (report.checkpointed or report.finalized or report.archived)
 
 
 def _count_changes(maestro: Maestro) -> int:

@@ -8,11 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from maestro_state.errors import MaestroError
-from maestro_state.local.embedded.answering import open_server, read_info
+from maestro_state.local.embedded.answering import ReplyError, open_server, read_info
 from maestro_state.local.embedded.paths import socket_address
 from maestro_state.local.embedded.room import Room
-from maestro_state.net import ReplyError
 from maestro_workers.stack.log_rewrite import Tidying
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from maestro_state import Maestro
-    from maestro_state.net.sync_socket import Link
+    from maestro_state.local.embedded.answering import Link
 
 #: Clients whose name starts so are the supervisor and its services: their being connected is not use.
 SERVICE_CLIENT = "maestro-stack"
@@ -30,7 +28,7 @@ SERVICE_CLIENT = "maestro-stack"
 class Usage:
     """Watches one server.
 
-    Every use is a client that is here now or a connection made since the last look. Commands are not counted:
+    Every use is a client that is here now or a connection made since the last poll. Commands are not counted:
     those of the services could not be told from anybody else's. A service keeps its connection open.
     """
 
@@ -40,8 +38,8 @@ class Usage:
     _tidying: Tidying = field(default_factory=Tidying)
     _room: Room = field(default_factory=Room)
 
-    def look(self, *, is_discounted: bool = False) -> bool | None:
-        """Return whether the server was used since the last look, or None when there is no server.
+    def poll(self, *, is_discounted: bool = False) -> bool | None:
+        """Return whether the server was used since the last poll, or None when there is no server.
 
         Discounted, connections made since then do not count: some were the stack's own.
         """
@@ -79,7 +77,7 @@ class Usage:
             self.close()  # a late answer would be taken for the next one
             return False
         except (ReplyError, OSError, ValueError):
-            return False  # the next look shows what is wrong, or is in time
+            return False  # the next poll shows what is wrong, or is in time
         return True
 
     def heed_room(self, folder: int) -> bool | None:
@@ -87,7 +85,7 @@ class Usage:
         try:
             return self._room.tend(folder, self._connect())
         except (ReplyError, OSError):
-            return None  # the next look shows what is wrong, or is in time
+            return None  # the next poll shows what is wrong, or is in time
 
     def shut_down(self) -> None:
         """Stop the server this connection leads to, and no other one; raise ReplyError when it refuses."""
@@ -114,7 +112,7 @@ class Usage:
             self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._link is not None:
             self._link.close()
         self._link = self._connections = None
@@ -131,35 +129,11 @@ def _foreign(link: Link) -> bool:
     return any(b" name=" + SERVICE_CLIENT.encode() not in client for client in clients)
 
 
-class Insider:
-    """Maestro for the stack's own use, over a connection that stays open: a new one would count as use."""
+def open_service(root: Path) -> Maestro:
+    """Open Maestro for the stack's own use, over a connection that stays open: a new one would count as use.
 
-    def __init__(self, root: Path) -> None:
-        """Remember the project; nothing is opened yet."""
-        self._root = root
-        self._maestro: Maestro | None = None
+    Never starts the server.
+    """
+    from maestro_state import Maestro
 
-    @property
-    def maestro(self) -> Maestro:
-        """Open it, unless it is; never starts the server."""
-        if self._maestro is None:
-            self._maestro = self.open()
-        return self._maestro
-
-    def open(self) -> Maestro:
-        """Open another one."""
-        from maestro_state import Maestro
-
-        url = f"unix://{socket_address(self._root)}"
-        return Maestro(self._root, redis_url=url, client_name=SERVICE_CLIENT)
-
-    def connect(self) -> None:
-        """Connect now, while it does not count: a server that is not there is connected to when it is needed."""
-        with suppress(MaestroError):
-            self.maestro.schedule.now_ms()
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._maestro is not None:
-            self._maestro.close()
-            self._maestro = None
+    return Maestro(root, redis_url=f"unix://{socket_address(root)}", client_name=SERVICE_CLIENT)

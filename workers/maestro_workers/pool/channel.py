@@ -6,7 +6,7 @@ import os
 import socket
 from contextlib import suppress
 
-from maestro_state.net.frames import Unpacked, packed
+from maestro_state.local.frames import Unpacked, packed
 
 #: Seconds an answer may take; the process at the other end only hands on what it has.
 _ANSWER_S = 30.0

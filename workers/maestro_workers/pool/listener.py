@@ -9,11 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from maestro_state.local.handover import is_abandoned, socket_name, socket_names
-from maestro_state.net.frames import Unpacked, packed
-from maestro_state.net.private_socket import listen, peer_uid
-from maestro_workers.stack.environments import Environments
-from maestro_workers.stack.loop import Loop
+from maestro_state.local.frames import Unpacked, packed
+from maestro_state.local.handover import is_own, listen_as, unlist
+from maestro_workers.pool.environments import Environments
+from maestro_workers.pool.loop import Loop
 
 #: Seconds a caller may take to say what it wants, and how many may be about it at once.
 _TIMEOUT_S = 30.0
@@ -27,7 +26,7 @@ class _Caller:
     unpacked: Unpacked = field(default_factory=Unpacked)
 
 
-class Reception:
+class Listener:
     """The listening side of `maestro_state.local.handover`."""
 
     def __init__(self, loop: Loop, environments: Environments, key: str, on_call: Callable[[], None]) -> None:
@@ -45,30 +44,24 @@ class Reception:
     def open(self, folder: int) -> None:
         """Listen in an open folder, which is kept; names that nobody listens at any more are removed."""
         self._folder = os.dup(folder)
-        for name in socket_names(folder, self._key):
-            if is_abandoned(folder, name):
-                with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=folder)
-        self._listener = listen(folder, socket_name(self._key, self.holder))
-        self._listener.setblocking(False)
+        self._listener = listen_as(folder, self._key, self.holder)
         self._loop.add(self._listener, self._accept)
 
     def close(self) -> None:
         """Listen no more."""
         for caller in list(self._callers.values()):
-            self._dismiss(caller)
+            self._drop(caller)
         if self._listener is not None and self._folder is not None:
-            with suppress(OSError):
-                os.unlink(socket_name(self._key, self.holder), dir_fd=self._folder)
+            unlist(self._folder, self._key, self.holder)
             self._loop.drop(self._listener)
             os.close(self._folder)
             self._listener = self._folder = None
 
     def tend(self, now_s: float) -> None:
-        """Dismiss callers that say nothing."""
+        """Drop callers that say nothing."""
         for caller in list(self._callers.values()):
             if now_s - caller.since_s > _TIMEOUT_S:
-                self._dismiss(caller)
+                self._drop(caller)
 
     def _accept(self) -> None:
         assert self._listener is not None  # noqa: S101  # called only while it is open
@@ -77,7 +70,7 @@ class Reception:
                 line, _ = self._listener.accept()
             except OSError:
                 return  # nobody waits any more; or no more files can be open, and callers that are silent go first
-            if peer_uid(line) != os.geteuid() or len(self._callers) >= _MAX_CALLERS:
+            if not is_own(line) or len(self._callers) >= _MAX_CALLERS:
                 line.close()
                 continue
             line.setblocking(False)
@@ -94,7 +87,7 @@ class Reception:
         except (OSError, ValueError):
             data, messages = b"", []
         if not data:
-            self._dismiss(caller)
+            self._drop(caller)
             return
         for message in messages:
             self._take(caller, message)
@@ -105,11 +98,11 @@ class Reception:
             case [b"hand", session_id, run_id, *variables]:
                 name = session_id.decode(errors="replace"), run_id.decode(errors="replace")
                 answer = b"taken" if self._environments.put(name, variables) else b"full"
-        with suppress(OSError):  # the caller has left
+        with suppress(OSError):  # the caller is gone
             caller.line.sendall(packed(answer))
         if answer == b"taken":
             self._on_call()
 
-    def _dismiss(self, caller: _Caller) -> None:
+    def _drop(self, caller: _Caller) -> None:
         self._callers.pop(caller.line.fileno(), None)
         self._loop.drop(caller.line)

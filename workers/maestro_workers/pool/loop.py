@@ -20,18 +20,18 @@ class HasDescriptor(Protocol):
         """Return its descriptor."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 class Loop:
-    """Calls whoever waits for something when that is ready. SIGCHLD only ends a wait; `on_leave` hears the others."""
+    """Calls whoever waits for something when that is ready. SIGCHLD only ends a wait; `on_stop` hears the others."""
 
-    #: Signals by which a process is asked to leave.
-    LEAVE = (signal.SIGTERM, signal.SIGINT)
+    #: Signals by which a process is asked to stop.
+    STOP = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self, on_leave: Callable[[], None]) -> None:
-        """Take what to do when this process is asked to leave."""
-        self._on_leave = on_leave
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        """Take what to do when this process is asked to stop."""
+        self._on_stop = on_stop
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, HasDescriptor] = {}
         #: Further descriptors that a forked child must not keep.
@@ -43,8 +43,8 @@ class Loop:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer)
-        for number in self.LEAVE:
-            signal.signal(number, lambda _number, _frame: self._on_leave())
+        for number in self.STOP:
+            signal.signal(number, lambda _number, _frame: self._on_stop())
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._selector.register(self._reader, selectors.EVENT_READ, self._heard)
         return self
@@ -78,7 +78,7 @@ class Loop:
     def forget(self) -> None:
         """Be a forked child: close what is the parent's, and hear signals as any process does."""
         signal.set_wakeup_fd(-1)
-        for number in (*self.LEAVE, signal.SIGCHLD):
+        for number in (*self.STOP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         for source in self._open.values():
             source.close()

@@ -45,13 +45,13 @@ class Environments:
         return held.variables
 
     def forget(self, name: Name) -> None:
-        """Let go of a run that is over."""
+        """Drop the environment of a run that is over."""
         held = self._held.pop(name, None)
         if held is not None:
             self._size -= held.size
 
     def clear(self) -> None:
-        """Let go of all of them."""
+        """Drop all of them."""
         self._held.clear()
         self._size = 0
 
