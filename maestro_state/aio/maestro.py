@@ -124,8 +124,8 @@ class AsyncMaestro:
             self.server,
             blocking.project,
             blocking.pinned,
-            blocking.places,
-            Expiry(blocking.server, blocking.places).freeze,
+            lambda: blocking.places,
+            lambda session_id: Expiry(blocking.server, blocking.places).freeze(session_id),
             lambda: [row.id for row in blocking.sessions.list(everything=True)],
         )
 

@@ -56,6 +56,7 @@ class Maestro:
         """Work out where the project, its settings and its server are."""
         opening = Opening.of(project, environment, settings)
         self.settings, self.project = opening.settings, opening.project
+        self.project.read_rows = lambda: self.places.index_rows()
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
         self.address = address
         self.server = Server(connect(address, revive=opening.revive), opening.terms, now_ms)
@@ -69,7 +70,7 @@ class Maestro:
         """Start, list, look at, switch, end, abort and delete sessions."""
         from maestro_state.api.sessions import Sessions
 
-        return Sessions(self.server, self.project, self.pinned, self.places, lambda: self.queue)
+        return Sessions(self.server, self.project, self.pinned, lambda: self.places, lambda: self.queue)
 
     @cached_property
     def places(self) -> Places:
