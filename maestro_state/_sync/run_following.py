@@ -93,7 +93,7 @@ class RunFollower:
         return event_ops.merge(terms, session_id, reply, page)
 
     def _is_open(self, session_id: str, run_id: str) -> bool:
-        """Tell whether a run's record says that it is not over; as it is shown it may only look so."""
+        """Tell whether a run's record says that it is not over; as it is shown it may only seem so."""
         try:
             run: Run = self._server.fetch(ops.read_run(self._server.terms, session_id, run_id))
         except NotFound:

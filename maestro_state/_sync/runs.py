@@ -47,7 +47,7 @@ class LiveRuns:
         """List every run, oldest first."""
         session_id = self._sessions.resolve(ref)
         query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
-        found: RunList = self._server.look(query)
+        found: RunList = self._server.fetch_shown(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or (self._sessions.source(session_id)).runs()
 
@@ -60,7 +60,7 @@ class LiveRuns:
         number = self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
         query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
-            found: Run = self._server.look(query)
+            found: Run = self._server.fetch_shown(query)
         except NotFound:
             found = self._archived_run(session_id, number)
         return found

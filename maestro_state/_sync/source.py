@@ -140,7 +140,7 @@ class Live:
     def runs(self) -> list[Run]:
         """Return every run, oldest first."""
         query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
-        found: list[Run] = self._server.look(query)
+        found: list[Run] = self._server.fetch_shown(query)
         return found
 
     def relevant(self) -> list[RelevantOutput]:

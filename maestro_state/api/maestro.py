@@ -67,7 +67,7 @@ class Maestro:
 
     @cached_property
     def sessions(self) -> Sessions:
-        """Start, list, look at, switch, end, abort and delete sessions."""
+        """Start, list, show, switch, end, abort and delete sessions."""
         from maestro_state.api.sessions import Sessions
 
         return Sessions(self.server, self.project, self.pinned, lambda: self.places, lambda: self.queue)
@@ -118,7 +118,7 @@ class Maestro:
 
     @cached_property
     def runs(self) -> Runs:
-        """Start, follow, cancel, list and look at runs."""
+        """Start, follow, cancel, list and read runs."""
         from maestro_state.api.runs import Runs
         from maestro_state.local.handover import Handover
 
@@ -127,7 +127,7 @@ class Maestro:
 
     @cached_property
     def claims(self) -> Claims:
-        """Carry out runs, and look after those whose worker is gone."""
+        """Carry out runs, and recover those whose worker is gone."""
         from maestro_state._sync.claims import Claims
 
         return Claims(self.server, self.queue)
@@ -148,7 +148,7 @@ class Maestro:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Take turns at keeping house, and tell when that was last done."""
+        """Take the scheduler's lease, and tell when its work was last done."""
         from maestro_state.upkeep.leases import Schedule
 
         return Schedule(self.server)
@@ -162,14 +162,14 @@ class Maestro:
 
     @cached_property
     def work(self) -> Work:
-        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        """Start, end and read work sessions; add, consume and count their breadcrumbs."""
         from maestro_state.api.work import Work
 
         return Work(self.server, self.project)
 
     @cached_property
     def stack(self) -> Stack:
-        """Look after the embedded server."""
+        """Show and stop the embedded server."""
         from maestro_state.local.stack import Stack
 
         return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)

@@ -46,7 +46,7 @@ class AsyncLiveRuns:
         """List every run, oldest first."""
         session_id = await self._sessions.resolve(ref)
         query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
-        found: RunList = await self._server.look(query)
+        found: RunList = await self._server.fetch_shown(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or await (await self._sessions.source(session_id)).runs()
 
@@ -59,7 +59,7 @@ class AsyncLiveRuns:
         number = await self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
         query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
-            found: Run = await self._server.look(query)
+            found: Run = await self._server.fetch_shown(query)
         except NotFound:
             found = await self._archived_run(session_id, number)
         return found

@@ -139,7 +139,7 @@ class AsyncLive:
     async def runs(self) -> list[Run]:
         """Return every run, oldest first."""
         query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
-        found: list[Run] = await self._server.look(query)
+        found: list[Run] = await self._server.fetch_shown(query)
         return found
 
     async def relevant(self) -> list[RelevantOutput]:

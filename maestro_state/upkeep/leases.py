@@ -26,7 +26,7 @@ class Schedule:
         taken: Lease = self._server.run(call)
         return taken
 
-    def leave(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
         self._server.run(ops.release_lease(self._server.terms, SCHEDULE, lease))
 

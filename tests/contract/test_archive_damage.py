@@ -92,11 +92,11 @@ async def test_a_damaged_spare_costs_nothing_but_time(backend: Backend):
         fill.run(b"an answer\n")
         for number in range(3):
             await maestro.messages.add("user", f"number {number}")
-            await maestro.archive.sync()
+            await maestro.archive.checkpoint()
         backend.raw.xtrim(maestro.server.terms.keys.of_session(session.id, "messages"), maxlen=1, approximate=False)
         (backend.project / ".maestro/sessions/.spare" / session.id / "runs/0001/output.txt").unlink()
         await maestro.messages.add("user", "the last")
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         assert (folder / "runs/0001/output.txt").read_bytes() == b"an answer\n"
         assert (folder / "messages.jsonl").read_bytes().count(b"\n") == 4
         assert (await maestro.archive.verify(session.id)).ok
@@ -107,11 +107,11 @@ async def test_an_archive_that_does_not_say_how_far_it_goes_is_written_anew(back
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("work")
         await maestro.messages.add("user", "one")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         folder = backend.project / ".maestro/sessions" / session.id
         manifest = layout.decode_manifest((folder / layout.MANIFEST).read_bytes(), session.id)
         (folder / layout.MANIFEST).write_bytes(layout.encode_manifest(msgspec.structs.replace(manifest, last_id="")))
         await maestro.messages.add("user", "two")
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         assert (folder / layout.MESSAGES).read_bytes().count(b"\n") == 2
         assert (backend.project / ".maestro/trash" / session.id / layout.MESSAGES).read_bytes().count(b"\n") == 1

@@ -125,7 +125,7 @@ def test_a_lease_that_was_taken_away_is_noticed(real):
         assert int(quick.schedule.take().fence or 0) > int(lease.fence)
         assert slow.schedule.take(lease).fence is None
         assert slow.schedule.note_swept(lease) is False
-        slow.schedule.leave(lease)
+        slow.schedule.release(lease)
         assert slow.schedule.take().fence is None  # the other one still has it
         # Control: by hand, without a lease, it may be noted.
         assert slow.schedule.note_swept() is True

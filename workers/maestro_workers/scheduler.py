@@ -101,7 +101,7 @@ class Scheduler:
             _log.info("scheduler_inactive", fence=lease.fence, lost=kept.is_lost.is_set())
             if not kept.is_lost.is_set():
                 with suppress(ServerUnavailable):
-                    maestro.schedule.leave(lease)
+                    maestro.schedule.release(lease)
 
     def _do_what_is_due(self, maestro: Maestro, kept: _Kept) -> int:
         """Return how long nothing is due, in milliseconds."""
@@ -195,4 +195,4 @@ def make_a_pass(open_maestro: Callable[[], Maestro]) -> None:
         finally:
             kept.close()
             if not kept.is_lost.is_set():
-                maestro.schedule.leave(lease)
+                maestro.schedule.release(lease)

@@ -15,9 +15,9 @@ class AsyncSchedule(Room[Schedule]):
         """Take the lease, or keep the one given; one without a fence says that it is somebody else's. Repeatable."""
         return await self._call(lambda room: room.take(lease))
 
-    async def leave(self, lease: Lease) -> None:
+    async def release(self, lease: Lease) -> None:
         """Let the next one in without waiting for the lease to end."""
-        await self._call(lambda room: room.leave(lease))
+        await self._call(lambda room: room.release(lease))
 
     async def note_swept(self, lease: Lease | None = None) -> bool:
         """Remember that a pass was made; False when the lease was lost meanwhile."""
