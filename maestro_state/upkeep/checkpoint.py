@@ -72,12 +72,7 @@ class Checkpoints:
             raise ArchiveBusy(f"session {session_id} is still taking over what it is a fork of", hint="try again")
         live = Live(self._server, session_id)
         home = self._places.of(session_id, progress.project)
-        for _ in range(_TRIES):
-            try:
-                return self._checkpoint(live, home)
-            except ArchiveBusy:
-                time.sleep(_PAUSE_S)
-        return self._checkpoint(live, home)
+        return with_retries(lambda: self._checkpoint(live, home))
 
     def _checkpoint(self, live: Live, home: Home) -> Checkpoint:
         moment, written = self._written(live, home)
@@ -219,9 +214,7 @@ def _write_blobs(generation: Generation, live: Live, items: list[ContextItem], r
 
 
 def with_retries(action: Callable[[], T]) -> T:
-    """Do something under a session's lock as soon as whoever holds it lets go. Never blocks the thread: the holder
-    may be in it.
-    """
+    """Do something under a session's lock as soon as whoever holds it lets go."""
     for _ in range(_TRIES):
         try:
             return action()
