@@ -77,7 +77,7 @@ def flushes(bench: Rig) -> Iterator[Row]:
     """Compare a full flush, a checkpoint and verify with copying, and hashing, the same files."""
     maestro, project, session_id = bench.maestro, bench.folder, fill(bench)
     archive = project / ".maestro/sessions" / session_id
-    maestro.archive.sync(session_id)
+    maestro.archive.checkpoint(session_id)
     kept = project / "kept"
     shutil.copytree(archive, kept)
 
@@ -90,7 +90,7 @@ def flushes(bench: Rig) -> Iterator[Row]:
         # Moved away, not removed: for seconds after a removal a file system is slow to make new files.
         archive.rename(project / f"before-{number}")
         sync_all(project)
-        full.append(timed(lambda: maestro.archive.sync(session_id)))
+        full.append(timed(lambda: maestro.archive.checkpoint(session_id)))
         sync_all(project)
         cp.append(timed(lambda number=number: copy_tree(number)))
     flush_ms, copy_ms = statistics.median(full), statistics.median(cp)
@@ -117,16 +117,16 @@ def checkpoints(bench: Rig) -> Iterator[Row]:
     taken: dict[int, list[float]] = {runs: [] for runs in sessions}
     full = []
     for session_id in sessions.values():
-        maestro.archive.sync(session_id)
+        maestro.archive.checkpoint(session_id)
     for _ in range(ROUNDS + 2):
         for runs, session_id in sessions.items():
             Filler(bench.tcp, maestro.server.terms.keys, session_id).run(os.urandom(60_000), chunks=8)
             sync_all(project)
-            taken[runs].append(timed(lambda session_id=session_id: maestro.archive.sync(session_id)))
+            taken[runs].append(timed(lambda session_id=session_id: maestro.archive.checkpoint(session_id)))
         # A session of its own each time, and none of them removed: for seconds after that a file system is slow.
         other = fill(bench)
         sync_all(project)
-        full.append(timed(lambda other=other: maestro.archive.sync(other)))
+        full.append(timed(lambda other=other: maestro.archive.checkpoint(other)))
     # The first two find cold caches.
     long_ms, short_ms = (statistics.median(taken[runs][2:]) for runs in sessions)
     yield Row("checkpoint after one run", "full flush", long_ms, statistics.median(full[2:]), "ms", 0.1)

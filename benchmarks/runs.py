@@ -109,7 +109,7 @@ def _throughput(bench: Rig) -> Iterator[Row]:
             while bench.maestro.runs.read(run.id).status not in ("success", "error"):
                 time.sleep(0.01)
         # What follows a run, its checkpoint on disk, must not be measured as the others', nor as the next one's.
-        bench.maestro.archive.sync(session)
+        bench.maestro.archive.checkpoint(session)
         with _timed(figures["tool | cat > file"]):
             subprocess.run(["sh", "-c", f"{shlex.join(argv)} | cat > {target}"], check=True)
         key = f"bench:output:{number}"

@@ -30,6 +30,9 @@ NAMES = {
     "connect_async": "connect",
 }
 
+#: What the name of an async class begins with.
+CLASS = re.compile(r"\bAsync(?=[A-Z])")
+
 #: What is done in a thread there is called straight here, by whoever is in a thread already.
 THREAD_IMPORT = "from maestro_state.net.threads import in_thread\n"
 THREAD_CALL = re.compile(r"await in_thread\(([\w.]+)(?:, |(?=\)))")
@@ -60,12 +63,9 @@ def convert(source: str) -> str:
                 result.append(gap)
                 drop_space = True
                 continue
-            if text in NAMES:
-                text = NAMES[text]
-            elif text.startswith("Async") and text[5:6].isupper():
-                text = text[5:]
-        elif token.type == tokenize.STRING and text.startswith('"""'):
-            text = text.replace("AsyncMaestro", "Maestro")
+            text = NAMES[text] if text in NAMES else CLASS.sub("", text)
+        elif token.type == tokenize.STRING:  # a docstring, or an annotation
+            text = CLASS.sub("", text)
         result.append(gap + text)
     return BANNER + "".join(result).replace("maestro_state.live", "maestro_state._sync")
 

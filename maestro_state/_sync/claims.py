@@ -18,7 +18,7 @@ from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import runs as runs_ops
 from maestro_state.state.scripts import Call
 
-#: What `recover` ended or put back.
+#: What `recover` ended or requeued.
 Recovered = list[tuple[str, str]]
 
 
@@ -29,7 +29,7 @@ class Claims:
         """Take the queue for runs that are to be tried again."""
         self._server = server
         self._queue = queue
-        #: Why no worker could be woken at the last look at open runs; None when none had to be, or all went well.
+        #: Why no worker could be woken when open runs were last recovered; None when none had to be, or all went well.
         self.queue_fault: ServerUnavailable | None = None
         self._quarantine = Quarantine(server)
 
@@ -112,8 +112,8 @@ class Claims:
             raise LostClaim(str(error)) from error
 
     def recover(self) -> Recovered:
-        """Look after every open run of this namespace: end those whose owner is gone, wake workers for those that wait
-        without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
+        """Recover every open run of this namespace: end those whose owner is gone, wake workers for those that wait
+        without a job. Returns (session, run) of those it ended or requeued. Repeatable, by anybody, at any time.
         """
         recovered: Recovered = []
         self.queue_fault = None
@@ -122,7 +122,7 @@ class Claims:
         return recovered
 
     def _recover_session(self, session_id: str) -> Recovered:
-        """Look after the open runs of one session."""
+        """Recover the open runs of one session."""
         recovered: Recovered = []
         try:
             for run_id in self._server.fetch(runs_ops.read_open(self._server.terms, session_id)):
@@ -132,12 +132,12 @@ class Claims:
             return recovered  # frozen or gone meanwhile: its runs ended with it
         except ServerUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - a stranger may have written anything; others' runs go on
+        except Exception as error:  # noqa: BLE001 - anybody may have written anything; others' runs go on
             self._quarantine.note(session_id, error)
         return recovered
 
     def recover_run(self, session_id: str, run_id: str) -> str:
-        """Look after one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
+        """Recover one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
         self.queue_fault = None
         return self._recover_run(session_id, run_id)
 
@@ -154,9 +154,9 @@ class Claims:
         return str(verdict)
 
     def _wake(self, session_id: str, run_id: str, fence: int) -> None:
-        """Wake a worker for a run; when the queue's server is away, the next look does."""
+        """Wake a worker for a run; when the queue's server is away, the next recovery does."""
         if self.queue_fault is not None:
-            return  # found out in this look: asked for every run again, it would take as long for each
+            return  # found out in this pass: asked for every run again, it would take as long for each
         try:
             self._queue.enqueue(session_id, run_id, fence)
         except ServerUnavailable as error:

@@ -48,7 +48,7 @@ class Follow:
             if source.archived
             else self._live(session, cursor, until_idle_ms, terminal)
         )
-        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        # Closed at once when our caller stops: the terminal is not shown as attached any longer.
         with closing(found) as events:
             for event in events:
                 yield event
@@ -89,7 +89,7 @@ class Follow:
                             terminals.keep_terminal(self._server.terms, session.id, terminal, self._server.now_ms())
                         )
         except SessionNotFound:
-            return  # deleted while we looked: there is nothing more to follow
+            return  # deleted meanwhile: there is nothing more to follow
         finally:
             if terminal:
                 self._server.run(terminals.detach_terminal(self._server.terms, session.id, terminal))

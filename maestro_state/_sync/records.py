@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from maestro_state.clock import from_iso
@@ -43,18 +44,24 @@ class Records:
         server: Server,
         project: Project,
         pinned: str | None,
-        places: Places,
+        places: Callable[[], Places],
         freeze: Freeze,
         all_ids: AllIds,
     ) -> None:
-        """Take the checkout for its active session, the reference this terminal is pinned to, and the archives."""
+        """Take the checkout for its active session, the reference this terminal is pinned to, and what opens the
+        archives: few calls need them.
+        """
         self._server = server
         self._project = project
         self._pinned = pinned
-        self._places = places
+        self._open_places = places
         self._freeze = freeze
         self._all_ids = all_ids
         server.explain = self._explain
+
+    @cached_property
+    def _places(self) -> Places:
+        return self._open_places()
 
     def resolve(self, ref: str | None = None) -> str:
         """Return the id a reference means: given, else pinned, else this checkout's active session."""

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from maestro_state.errors import NotFound, NotReplicated, Refused, RunIsOver, RunNotFound, WorkFailed
-from maestro_state._sync.claims import Claims
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.records import Records
-from maestro_state._sync.run_events import RunEvents
 from maestro_state._sync.server import Server
 from maestro_state.models.message import Event
 from maestro_state.models.run import Run, SentItem
 from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import runs as ops
+
+if TYPE_CHECKING:
+    from maestro_state._sync.run_following import RunFollower
 
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]
@@ -32,26 +35,32 @@ class LiveRuns:
         self._sessions = sessions
         self._queue = queue
         self._max_output_bytes = max_output_bytes
-        self._events = RunEvents(server, Claims(server, queue), sessions)
+
+    @cached_property
+    def _follower(self) -> RunFollower:
+        from maestro_state._sync.claims import Claims
+        from maestro_state._sync.run_following import RunFollower
+
+        return RunFollower(self._server, Claims(self._server, self._queue), self._sessions)
 
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = self._sessions.resolve(ref)
         query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
-        found: RunList = self._server.look(query)
+        found: RunList = self._server.fetch_shown(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or (self._sessions.source(session_id)).runs()
 
     def read(self, run_id: str = "last", ref: str | None = None) -> Run:
         """Return one run; `last` is the newest successful one with output, else the newest one.
 
-        One whose owner gives no more signs of life is shown as what it will be found to be, not as running.
+        One whose owner's heartbeat has stopped is shown as what it will be found to be, not as running.
         """
         session_id = self._sessions.resolve(ref)
         number = self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
         query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
-            found: Run = self._server.look(query)
+            found: Run = self._server.fetch_shown(query)
         except NotFound:
             found = self._archived_run(session_id, number)
         return found
@@ -114,7 +123,7 @@ class LiveRuns:
         Whoever follows also sees to it that a run whose worker is gone is ended, and one that waits has a job.
         """
         session_id = self._sessions.resolve(ref)
-        for event in self._events.follow(session_id, run, cursor):
+        for event in self._follower.follow(session_id, run, cursor):
             yield event
 
     def wait(self, run: Run, ref: str | None = None) -> Run:
@@ -127,9 +136,9 @@ class LiveRuns:
     def wait_each(self, run_ids: Sequence[str] = (), ref: str | None = None) -> Iterator[Run]:
         """Yield each of these runs when it is over; without names, of those open now. RunNotFound before any wait."""
         session_id = self._sessions.resolve(ref)
-        named = run_ids or self._events.open_runs(session_id)
+        named = run_ids or self._follower.open_runs(session_id)
         numbers = [(self.read(number, session_id)).id for number in named]
-        for number in self._events.ends(session_id, numbers):
+        for number in self._follower.ends(session_id, numbers):
             yield self.read(number, session_id)
 
     def wait_all(self, run_ids: Sequence[str] = (), ref: str | None = None) -> RunList:
@@ -140,7 +149,7 @@ class LiveRuns:
         """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
         session_id = self._sessions.resolve(ref)
         if run_id is None or run_id == "last":
-            open_runs = self._events.open_runs(session_id)
+            open_runs = self._follower.open_runs(session_id)
             if not open_runs:
                 raise Refused(f"session {session_id} has no open run to cancel", hint="maestro runs")
             number = max(open_runs, key=int)
@@ -154,7 +163,7 @@ class LiveRuns:
         """Wait until no run of a session is open, canceling them if told; returns those that were."""
         session_id = self._sessions.resolve(ref)
         ended: RunList = []
-        while open_runs := self._events.open_runs(session_id):
+        while open_runs := self._follower.open_runs(session_id):
             if cancel:
                 for number in open_runs:
                     self._cancel_quietly(session_id, number)

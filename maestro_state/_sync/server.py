@@ -38,7 +38,7 @@ class Explain(Protocol):
         """Return the error that says it."""
 
 
-#: Seconds within which an owner that waits for a server gives its next sign of life, once the server is back.
+#: Seconds within which an owner that waits for a server sends its next heartbeat, once the server is back.
 RETURN_S = 6
 
 #: What reading a reply raises when a record is not what it should be.
@@ -123,7 +123,7 @@ class Server:
             raise damage(error, _key_of(query)) from error
         return query.read(self.connection.call(*query.command))
 
-    def look(self, query: Query) -> Any:
+    def fetch_shown(self, query: Query) -> Any:
         """Run a read of something as it is shown and as it is recorded; owners that are silent count as gone.
 
         Not yet on a server that has only just come back: every lease ran out meanwhile, whoever lives.
@@ -144,7 +144,7 @@ class Server:
             raise damage(error, record) from error
 
     def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
-        """Drop what a stranger put in the place of an index, which a sweep fills again; False if it is none."""
+        """Drop what somebody else put in the place of an index, which a sweep fills again; False if it is none."""
         indexes = (self.terms.keys.index, self.terms.keys.work_index)
         index = next((one for one in indexes if keys and keys[0] in one), None)
         if index is None or "WRONGTYPE" not in str(error):
@@ -175,7 +175,7 @@ class Server:
     def note(self, session_id: str, summary: Any) -> None:
         """Bring the index up to date, if there is a summary that says it is due."""
         if summary:
-            # The change itself is done: with no memory left for the index it must not look as if it were not.
+            # The change itself is done: with no memory left for the index it must not seem undone.
             with suppress(ServerStorageError):
                 self.run(index_session(self.terms, entry_of(session_id, summary)))
 

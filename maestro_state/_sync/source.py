@@ -7,7 +7,7 @@ Here is what the server has; the disk's is in a module of its own, so that a liv
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from maestro_state._sync.server import Server
 from maestro_state.models.context import ContextItem
@@ -22,65 +22,16 @@ from maestro_state.state.calls import runs as run_ops
 from maestro_state.state.calls import sessions as session_ops
 from maestro_state.vocabulary import FROZEN
 
+if TYPE_CHECKING:
+    from maestro_state._sync.archived import Archived
+
+#: What a session is read by: both have the same verbs.
+Source: TypeAlias = "Live | Archived"
+
 Contents = tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]
 
 #: The id before every other.
 FIRST = "-"
-
-
-class Source(Protocol):
-    """What can be read of a session."""
-
-    id: str
-    archived: bool  #: True when the server does not have it any more
-
-    def record(self) -> Session:
-        """Return the session record."""
-
-    def contents(self) -> Contents:
-        """Return record, items, runs and promoted outputs, as they were at one moment."""
-
-    def items(self) -> list[ContextItem]:
-        """Return every context item, removed ones too."""
-
-    def runs(self) -> list[Run]:
-        """Return every run, oldest first."""
-
-    def relevant(self) -> list[RelevantOutput]:
-        """Return the promoted outputs."""
-
-    def last_output(self) -> dict[str, Any] | None:
-        """Return which run's output is the last one."""
-
-    def sent_context(self, run_id: str) -> list[SentItem]:
-        """Return what a run was given."""
-
-    def prompt(self, run: Run) -> bytes:
-        """Return a run's prompt."""
-
-    def blob(self, digest: str) -> bytes:
-        """Return the content with a digest."""
-
-    def snapshot(self, item: ContextItem) -> bytes:
-        """Return an item's content."""
-
-    def activity(self, run_id: str) -> list[Event]:
-        """Return what a run's agent did, as events."""
-
-    def output(self, run_id: str) -> Iterator[bytes]:
-        """Yield what a run printed, piece by piece."""
-
-    def messages(self, *, since: str | None = None, last: int | None = None) -> list[Message]:
-        """Return the messages after one, or the last ones, or all."""
-
-    def field(self, name: str) -> Field:
-        """Return a settable field with its revision."""
-
-    def summary(self) -> Message | None:
-        """Return the context_summary as the message it is handed to a model as."""
-
-    def events(self, after: str = event_ops.START, *, printed: bool = True) -> Iterator[Event]:
-        """Yield what happened after an id, up to now; what runs printed only if it is wanted."""
 
 
 class Live:
@@ -140,7 +91,7 @@ class Live:
     def runs(self) -> list[Run]:
         """Return every run, oldest first."""
         query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
-        found: list[Run] = self._server.look(query)
+        found: list[Run] = self._server.fetch_shown(query)
         return found
 
     def relevant(self) -> list[RelevantOutput]:

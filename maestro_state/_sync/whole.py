@@ -9,7 +9,7 @@ from maestro_state.errors import MaestroError
 from maestro_state._sync.source import Source
 from maestro_state.models.message import Message
 
-#: Longest content that is put back into a message, in bytes; what is longer is read as the run's output.
+#: Longest content that is put into its message again, in bytes; what is longer is read as the run's output.
 WHOLE_BYTES = 16 << 20
 
 

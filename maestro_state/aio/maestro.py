@@ -126,7 +126,7 @@ class AsyncMaestro:
 
     @cached_property
     def sessions(self) -> AsyncSessions:
-        """Start, list, look at, switch, end, abort and delete sessions."""
+        """Start, list, show, switch, end, abort and delete sessions."""
         from maestro_state.aio.rooms.sessions import AsyncSessions
         from maestro_state.upkeep.expiry import Expiry
 
@@ -137,8 +137,8 @@ class AsyncMaestro:
             self.server,
             blocking.project,
             blocking.pinned,
-            blocking.places,
-            Expiry(blocking.server, blocking.places).freeze,
+            lambda: blocking.places,
+            lambda session_id: Expiry(blocking.server, blocking.places).freeze(session_id),
             lambda: [row.id for row in blocking.sessions.list(everything=True)],
         )
 
@@ -172,7 +172,7 @@ class AsyncMaestro:
 
     @cached_property
     def runs(self) -> AsyncRuns:
-        """Start, follow, cancel, list and look at runs."""
+        """Start, follow, cancel, list and read runs."""
         from maestro_state.aio.rooms.runs import AsyncRuns
 
         most = self.settings.max_output_bytes
@@ -180,7 +180,7 @@ class AsyncMaestro:
 
     @cached_property
     def claims(self) -> AsyncClaims:
-        """Carry out runs, and look after those whose worker is gone."""
+        """Carry out runs, and recover those whose worker is gone."""
         from maestro_state.live.claims import AsyncClaims
 
         return AsyncClaims(self.server, self.queue)
@@ -201,7 +201,7 @@ class AsyncMaestro:
 
     @cached_property
     def schedule(self) -> AsyncSchedule:
-        """Take turns at keeping house, and tell when that was last done."""
+        """Take the scheduler's lease, and tell when its work was last done."""
         from maestro_state.aio.rooms.leases import AsyncSchedule
 
         return AsyncSchedule(self._companion, lambda maestro: maestro.schedule)
@@ -215,14 +215,14 @@ class AsyncMaestro:
 
     @cached_property
     def work(self) -> AsyncWork:
-        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        """Start, end and read work sessions; add, consume and count their breadcrumbs."""
         from maestro_state.aio.rooms.work import AsyncWork
 
         return AsyncWork(self._companion, lambda maestro: maestro.work)
 
     @cached_property
     def stack(self) -> AsyncStack:
-        """Look after the embedded server."""
+        """Show and stop the embedded server."""
         from maestro_state.aio.rooms.stack import AsyncStack
 
         return AsyncStack(self._companion, lambda maestro: maestro.stack)

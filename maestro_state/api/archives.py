@@ -69,7 +69,7 @@ class Archives:
         self._can_scan = can_scan
         self._output_bytes = output_bytes
 
-    def sync(self, ref: str | None = None) -> Checkpoint:
+    def checkpoint(self, ref: str | None = None) -> Checkpoint:
         """Write a session to disk now; one that only the disk has is up to date."""
         source = self._sessions.source(ref)
         if source.archived:
@@ -92,12 +92,12 @@ class Archives:
             raise Refused(f"session {session_id} is live: it is read from the server", hint="maestro session sync")
         return pull.pull(session_id, progress)
 
-    def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
+    def send(self, ref: str, token: str, sender: str, is_stopping: Callable[[], object]) -> str | None:
         """Send an archive of this machine's to whoever asked for it; see AsyncPull."""
-        return Pull(self._server, self._places, self._queue).send(ref, token, sender, is_leaving)
+        return Pull(self._server, self._places, self._queue).send(ref, token, sender, is_stopping)
 
     def defer(self, session_id: str, reason: str) -> bool:
-        """Note on a session why its archive waits, for doctor and whoever looks at it; False when it does not wait."""
+        """Note on a session why its archive waits, for doctor and whoever asks; False when it does not wait."""
         word = self._server.run(archiving.defer_archive(self._server.terms, session_id, reason))
         return bool(word == "OK")
 
@@ -108,14 +108,14 @@ class Archives:
         """
         session_id = self._sessions.resolve(ref)
         if session_id not in self._places.own.ids():
-            self.sync(session_id)
+            self.checkpoint(session_id)
         return verify(self._places.own, session_id)
 
     def secrets(self, ref: str | None = None) -> list[Leak]:
         """Return where a session's archive holds what looks like a secret that a tool printed; never the value."""
         session_id = self._sessions.resolve(ref)
         if session_id not in self._places.own.ids():
-            self.sync(session_id)
+            self.checkpoint(session_id)
         return find_leaks(self._places.own, session_id)
 
     def secrets_all(self) -> list[Leak]:

@@ -26,7 +26,7 @@ from maestro_state.tools import (
 )
 from maestro_state.vocabulary import FROZEN
 
-#: Runs looked at a time when the newest conversation is searched for.
+#: Runs read at a time when the newest conversation is searched for.
 _PAGE_RUNS = 32
 
 

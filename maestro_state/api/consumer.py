@@ -19,8 +19,8 @@ from maestro_state.vocabulary import WORK_OPEN
 from maestro_state.work import timeline
 from maestro_state.work.timeline import Happening
 
-#: How often mailboxes and children are looked at while nothing happens, in milliseconds.
-_LOOK_MS = 500
+#: How often mailboxes and children are polled while nothing happens, in milliseconds.
+_POLL_MS = 500
 #: How often, while a file may still be on its way in.
 _SOON_MS = 100
 #: Mailbox files whose ids are looked up at a time.
@@ -61,7 +61,7 @@ class Consumer:
             is_over = consumption.top.record.status not in WORK_OPEN and not consumption.is_waiting
             if is_over or (until_idle_ms is not None and quiet_ms >= until_idle_ms):
                 return
-            wait_ms = _LOOK_MS if until_idle_ms is None else max(1, min(_LOOK_MS, until_idle_ms - quiet_ms))
+            wait_ms = _POLL_MS if until_idle_ms is None else max(1, min(_POLL_MS, until_idle_ms - quiet_ms))
             self._server.connection.block(*_pause(consumption, wait_ms), block_ms=wait_ms)
             quiet_ms += wait_ms
 
@@ -106,7 +106,7 @@ class _Consumption:
             self.logs[work.id] = self._server.fetch(ops.last_logged(self.terms, work.id))
 
     def round(self) -> bool:
-        """Look everywhere once; tell whether anything moved."""
+        """Poll everything once; tell whether anything moved."""
         self._read_members()
         moved = 0
         for work in self.members:

@@ -106,7 +106,7 @@ class Context:
         return with_drift(self._project.checkout, (item for item in items if everything or item.state == "active"))
 
     def stale(self, ref: str | None = None) -> Listed:
-        """List the active files that are not any more as they were added; looks at each file, reads few."""
+        """List the active files that are not any more as they were added; checks each file, reads few."""
         from maestro_state.context.drift import with_drift
 
         items = self._items(self._sessions.resolve(ref))

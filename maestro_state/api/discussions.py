@@ -173,7 +173,7 @@ class Discussions:
             return found.elsewhere
         folder = found.folder or ""
         if folder not in self._files.ids():
-            return self._from_server(folder)  # of another checkout: looking at it does not join it
+            return self._from_server(folder)  # of another checkout: showing it does not join it
         self._catch_up(folder)
         return self._files.load(folder)
 

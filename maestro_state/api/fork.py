@@ -72,7 +72,7 @@ def taken_over(source: Source, here: str) -> tuple[Session, dict[str, str | None
     folder = here if source.archived else origin.working_directory or here
     fields = fork_fields(origin, here, folder, summary.id if summary else None)
     if source.archived:
-        # An archive may come from a stranger's repository: it must not choose a program, nor what one may do.
+        # An archive may come from an untrusted repository: it must not choose a program, nor what one may do.
         fields["tool_options"] = None
         if fields["tool_active"] not in tool_names():
             fields["tool_active"] = None

@@ -62,6 +62,7 @@ class Maestro:
         """Work out where the project, its settings and its server are."""
         opening = Opening.of(project, environment, settings, client)
         self.settings, self.project = opening.settings, opening.project
+        self.project.read_rows = lambda: self.places.index_rows()
         address = opening.address if client_name is None else replace(opening.address, client_name=client_name)
         self.address = address
         self.server = Server(connect(address, revive=opening.revive, client=client), opening.terms, now_ms)
@@ -72,10 +73,10 @@ class Maestro:
 
     @cached_property
     def sessions(self) -> Sessions:
-        """Start, list, look at, switch, end, abort and delete sessions."""
+        """Start, list, show, switch, end, abort and delete sessions."""
         from maestro_state.api.sessions import Sessions
 
-        return Sessions(self.server, self.project, self.pinned, self.places, lambda: self.queue)
+        return Sessions(self.server, self.project, self.pinned, lambda: self.places, lambda: self.queue)
 
     @cached_property
     def places(self) -> Places:
@@ -123,7 +124,7 @@ class Maestro:
 
     @cached_property
     def runs(self) -> Runs:
-        """Start, follow, cancel, list and look at runs."""
+        """Start, follow, cancel, list and read runs."""
         from maestro_state.api.runs import Runs
         from maestro_state.local.handover import Handover
 
@@ -132,7 +133,7 @@ class Maestro:
 
     @cached_property
     def claims(self) -> Claims:
-        """Carry out runs, and look after those whose worker is gone."""
+        """Carry out runs, and recover those whose worker is gone."""
         from maestro_state._sync.claims import Claims
 
         return Claims(self.server, self.queue)
@@ -153,7 +154,7 @@ class Maestro:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Take turns at keeping house, and tell when that was last done."""
+        """Take the scheduler's lease, and tell when its work was last done."""
         from maestro_state.upkeep.leases import Schedule
 
         return Schedule(self.server)
@@ -167,14 +168,14 @@ class Maestro:
 
     @cached_property
     def work(self) -> Work:
-        """Start, end and look at work sessions; add, consume and count their breadcrumbs."""
+        """Start, end and read work sessions; add, consume and count their breadcrumbs."""
         from maestro_state.api.work import Work
 
         return Work(self.server, self.project)
 
     @cached_property
     def stack(self) -> Stack:
-        """Look after the embedded server."""
+        """Show and stop the embedded server."""
         from maestro_state.local.stack import Stack
 
         return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)

@@ -145,7 +145,7 @@ class Runs(LiveRuns):
             try:
                 run_id, summary = self._server.run(call)
             except ContextChanged:
-                continue  # somebody added or removed an item since we looked
+                continue  # somebody added or removed an item since it was read
             except (SessionNotFound, SessionExpired) as error:
                 raise self._server.refused(session_id, error) from error
             return str(run_id.decode()), summary

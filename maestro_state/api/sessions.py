@@ -45,7 +45,7 @@ class Sessions(Records):
         server: Server,
         project: Project,
         pinned: str | None,
-        places: Places,
+        places: Callable[[], Places],
         queue: Callable[[], Queue],
     ) -> None:
         """Take what records need, and what opens the queue: few calls need it."""

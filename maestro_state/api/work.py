@@ -101,7 +101,7 @@ class Work:
             try:
                 self._store.change(ops.end_work(self._server.terms, stamp, work.id, status, len(under)))
             except Conflict:
-                continue  # a child was started meanwhile: look again
+                continue  # a child was started meanwhile: ask again
             except NotReplicated as error:
                 missing = error
             ended = (self._store.checkpoint(work.id)).record
@@ -247,7 +247,7 @@ class Work:
         return self._store.sweep()
 
     def consume(self, cookie: str) -> Outcome:
-        """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""
+        """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then return."""
         return self._consumer.once(self._known(cookie))
 
     def follow(self, cookie: str, *, until_idle_ms: int | None = None) -> Iterator[Happening]:

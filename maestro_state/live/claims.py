@@ -17,7 +17,7 @@ from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import runs as runs_ops
 from maestro_state.state.scripts import Call
 
-#: What `recover` ended or put back.
+#: What `recover` ended or requeued.
 Recovered = list[tuple[str, str]]
 
 
@@ -28,7 +28,7 @@ class AsyncClaims:
         """Take the queue for runs that are to be tried again."""
         self._server = server
         self._queue = queue
-        #: Why no worker could be woken at the last look at open runs; None when none had to be, or all went well.
+        #: Why no worker could be woken when open runs were last recovered; None when none had to be, or all went well.
         self.queue_fault: ServerUnavailable | None = None
         self._quarantine = AsyncQuarantine(server)
 
@@ -111,8 +111,8 @@ class AsyncClaims:
             raise LostClaim(str(error)) from error
 
     async def recover(self) -> Recovered:
-        """Look after every open run of this namespace: end those whose owner is gone, wake workers for those that wait
-        without a job. Returns (session, run) of those it ended or put back. Repeatable, by anybody, at any time.
+        """Recover every open run of this namespace: end those whose owner is gone, wake workers for those that wait
+        without a job. Returns (session, run) of those it ended or requeued. Repeatable, by anybody, at any time.
         """
         recovered: Recovered = []
         self.queue_fault = None
@@ -121,7 +121,7 @@ class AsyncClaims:
         return recovered
 
     async def _recover_session(self, session_id: str) -> Recovered:
-        """Look after the open runs of one session."""
+        """Recover the open runs of one session."""
         recovered: Recovered = []
         try:
             for run_id in await self._server.fetch(runs_ops.read_open(self._server.terms, session_id)):
@@ -131,12 +131,12 @@ class AsyncClaims:
             return recovered  # frozen or gone meanwhile: its runs ended with it
         except ServerUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - a stranger may have written anything; others' runs go on
+        except Exception as error:  # noqa: BLE001 - anybody may have written anything; others' runs go on
             await self._quarantine.note(session_id, error)
         return recovered
 
     async def recover_run(self, session_id: str, run_id: str) -> str:
-        """Look after one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
+        """Recover one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
         self.queue_fault = None
         return await self._recover_run(session_id, run_id)
 
@@ -153,9 +153,9 @@ class AsyncClaims:
         return str(verdict)
 
     async def _wake(self, session_id: str, run_id: str, fence: int) -> None:
-        """Wake a worker for a run; when the queue's server is away, the next look does."""
+        """Wake a worker for a run; when the queue's server is away, the next recovery does."""
         if self.queue_fault is not None:
-            return  # found out in this look: asked for every run again, it would take as long for each
+            return  # found out in this pass: asked for every run again, it would take as long for each
         try:
             await self._queue.enqueue(session_id, run_id, fence)
         except ServerUnavailable as error:

@@ -47,7 +47,7 @@ class AsyncFollow:
             if source.archived
             else self._live(session, cursor, until_idle_ms, terminal)
         )
-        # Closed at once when our caller leaves: the terminal is not shown as attached any longer.
+        # Closed at once when our caller stops: the terminal is not shown as attached any longer.
         async with aclosing(found) as events:
             async for event in events:
                 yield event
@@ -88,7 +88,7 @@ class AsyncFollow:
                             terminals.keep_terminal(self._server.terms, session.id, terminal, self._server.now_ms())
                         )
         except SessionNotFound:
-            return  # deleted while we looked: there is nothing more to follow
+            return  # deleted meanwhile: there is nothing more to follow
         finally:
             if terminal:
                 await self._server.run(terminals.detach_terminal(self._server.terms, session.id, terminal))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from maestro_state.errors import NotFound, NotReplicated, Refused, RunIsOver, RunNotFound, WorkFailed
-from maestro_state.live.claims import AsyncClaims
 from maestro_state.live.queue import AsyncQueue
 from maestro_state.live.records import AsyncRecords
-from maestro_state.live.run_events import AsyncRunEvents
 from maestro_state.live.server import AsyncServer
 from maestro_state.models.message import Event
 from maestro_state.models.run import Run, SentItem
 from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import runs as ops
+
+if TYPE_CHECKING:
+    from maestro_state.live.run_following import AsyncRunFollower
 
 #: What `list` returns; inside the class, `list` is the verb.
 RunList = list[Run]
@@ -31,26 +34,32 @@ class AsyncLiveRuns:
         self._sessions = sessions
         self._queue = queue
         self._max_output_bytes = max_output_bytes
-        self._events = AsyncRunEvents(server, AsyncClaims(server, queue), sessions)
+
+    @cached_property
+    def _follower(self) -> AsyncRunFollower:
+        from maestro_state.live.claims import AsyncClaims
+        from maestro_state.live.run_following import AsyncRunFollower
+
+        return AsyncRunFollower(self._server, AsyncClaims(self._server, self._queue), self._sessions)
 
     async def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = await self._sessions.resolve(ref)
         query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
-        found: RunList = await self._server.look(query)
+        found: RunList = await self._server.fetch_shown(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or await (await self._sessions.source(session_id)).runs()
 
     async def read(self, run_id: str = "last", ref: str | None = None) -> Run:
         """Return one run; `last` is the newest successful one with output, else the newest one.
 
-        One whose owner gives no more signs of life is shown as what it will be found to be, not as running.
+        One whose owner's heartbeat has stopped is shown as what it will be found to be, not as running.
         """
         session_id = await self._sessions.resolve(ref)
         number = await self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
         query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
-            found: Run = await self._server.look(query)
+            found: Run = await self._server.fetch_shown(query)
         except NotFound:
             found = await self._archived_run(session_id, number)
         return found
@@ -113,7 +122,7 @@ class AsyncLiveRuns:
         Whoever follows also sees to it that a run whose worker is gone is ended, and one that waits has a job.
         """
         session_id = await self._sessions.resolve(ref)
-        async for event in self._events.follow(session_id, run, cursor):
+        async for event in self._follower.follow(session_id, run, cursor):
             yield event
 
     async def wait(self, run: Run, ref: str | None = None) -> Run:
@@ -126,9 +135,9 @@ class AsyncLiveRuns:
     async def wait_each(self, run_ids: Sequence[str] = (), ref: str | None = None) -> AsyncIterator[Run]:
         """Yield each of these runs when it is over; without names, of those open now. RunNotFound before any wait."""
         session_id = await self._sessions.resolve(ref)
-        named = run_ids or await self._events.open_runs(session_id)
+        named = run_ids or await self._follower.open_runs(session_id)
         numbers = [(await self.read(number, session_id)).id for number in named]
-        async for number in self._events.ends(session_id, numbers):
+        async for number in self._follower.ends(session_id, numbers):
             yield await self.read(number, session_id)
 
     async def wait_all(self, run_ids: Sequence[str] = (), ref: str | None = None) -> RunList:
@@ -139,7 +148,7 @@ class AsyncLiveRuns:
         """Cancel a run (default: the newest open one); a running one ends as soon as its worker hears of it."""
         session_id = await self._sessions.resolve(ref)
         if run_id is None or run_id == "last":
-            open_runs = await self._events.open_runs(session_id)
+            open_runs = await self._follower.open_runs(session_id)
             if not open_runs:
                 raise Refused(f"session {session_id} has no open run to cancel", hint="maestro runs")
             number = max(open_runs, key=int)
@@ -153,7 +162,7 @@ class AsyncLiveRuns:
         """Wait until no run of a session is open, canceling them if told; returns those that were."""
         session_id = await self._sessions.resolve(ref)
         ended: RunList = []
-        while open_runs := await self._events.open_runs(session_id):
+        while open_runs := await self._follower.open_runs(session_id):
             if cancel:
                 for number in open_runs:
                     await self._cancel_quietly(session_id, number)

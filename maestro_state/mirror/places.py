@@ -20,9 +20,9 @@ class Places:
         self.project = project
         self._root = archive_root
         self.own = self._team(project.path) if self._root else Home.of_project(project)
-        project.read_rows = self._index_rows
 
-    def _index_rows(self) -> list[IndexRow]:
+    def index_rows(self) -> list[IndexRow]:
+        """Return what the archives say of their sessions, for an index to be rebuilt."""
         from maestro_state.mirror.reader import index_rows  # msgspec's readers: only for an index to be rebuilt
 
         return index_rows(self.project, self.own)

@@ -144,7 +144,7 @@ def _before(generation: Generation) -> Before | None:
 
 def _write_contents(generation: Generation, live: Live, moment: Moment, before: Before | None) -> None:
     """Write everything but the streams. Of a session that was read whole every file is compared with what the archive
-    has; else what is as it was is not even looked at.
+    has; else what is as it was is not even read.
     """
     generation.keep_all(_wanted(moment) if moment.is_whole else None)
     known = before if before and not moment.is_whole else None
@@ -168,7 +168,7 @@ def _write_contents(generation: Generation, live: Live, moment: Moment, before: 
     record = layout.Record(fields=moment.fields, items=moment.items, runs=moment.runs, relevant=moment.relevant)
     generation.put(layout.RECORD, layout.encode_record(record))
     document = msgspec.to_builtins(moment.session)
-    del document["status"]  # follows from the clocks: it is true only while one looks
+    del document["status"]  # follows from the clocks: it is true only at the moment it is asked for
     generation.put(layout.SESSION, layout.pretty(document))
 
 

@@ -18,7 +18,7 @@ def delete(server: Server, places: Places, session_id: str, *, is_live: bool, tr
     for _ in range(TRIES):
         if trash and is_live:
             Checkpoints(server, places).checkpoint(session_id)
-        # What was added after the flush would be lost: then it is written again.
+        # What was added after the checkpoint would be lost: then there is another one.
         if server.run(sessions.delete_session(server.terms, session_id, only_archived=trash)) != "MOVED":
             break
     else:

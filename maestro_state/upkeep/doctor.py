@@ -1,4 +1,4 @@
-"""Looking after a set-up: what `maestro doctor` checks and repairs."""
+"""Checking a set-up: what `maestro doctor` checks and repairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import leases
 from maestro_state.state.calls.health import Check
 
-#: Sessions that are late with their archive, looked at one by one; more are as bad.
+#: Sessions that are late with their archive, read one by one; more are as bad.
 OVERDUE_MAX = 100
 
 
@@ -28,14 +28,14 @@ class Health:
     """The checks, each with what to do about it."""
 
     def __init__(self, server: Server, queue: Queue, project: Project, settings: Settings) -> None:
-        """Take what there is to look at."""
+        """Take what there is to check."""
         self._server = server
         self._queue = queue
         self._project = project
         self._settings = settings
 
     def checks(self) -> list[Check]:
-        """Look at everything; never raises for what it finds."""
+        """Check everything; never raises for what it finds."""
         found = self._server_checks()
         return [*found, *self._log(), self._disk(), self._index_file(), self._tools(), *self._settings_checks()]
 
@@ -65,8 +65,8 @@ class Health:
         from maestro_state.mirror.reader import index_rows
 
         terms = self._server.terms
-        look = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, None)
-        listed: index_ops.Listed = self._server.fetch(index_ops.list_sessions(terms, look))
+        view = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, None)
+        listed: index_ops.Listed = self._server.fetch(index_ops.list_sessions(terms, view))
         rows = [IndexRow.of(row) for row in listed.rows]
         live = {row.id for row in rows}
         archived = index_rows(self._project, Home.of_project(self._project))
@@ -109,7 +109,7 @@ class Health:
         return [Check("server", "ok", where), *judged, *self._access(), *queue, *helpers]
 
     def _helpers(self) -> list[Check]:
-        """Look for those who work beside the server."""
+        """Check those who work beside the server."""
         try:
             workers = self._queue.workers()
         except ServerUnavailable as error:
@@ -125,7 +125,7 @@ class Health:
         return checks + self._archives(now_ms) + ops.judge_records(Quarantine(self._server).rows())
 
     def _archives(self, now_ms: int) -> list[Check]:
-        """Look for sessions that should have been on disk several sweeps ago."""
+        """Find sessions that should have been on disk several sweeps ago."""
         terms = self._server.terms
         before_ms = now_ms - ops.LATE_SWEEPS * self._settings.checkpoint_seconds * 1000
         found = self._server.fetch(archiving.overdue_sessions(terms, before_ms, OVERDUE_MAX))
@@ -155,21 +155,21 @@ class Health:
         return synced
 
     def _access(self) -> list[Check]:
-        """Try the server as a stranger would."""
+        """Try the server without credentials."""
         if not self._settings.redis_url or self._settings.redis_url.startswith("unix://"):
             return []
         address = parse_url(self._settings.redis_url)
         is_local = all(host in ("localhost", "::1") or host.startswith("127.") for host, _ in address.hosts)
         is_open: bool | None = None
         if address.scheme in ("redis", "rediss"):
-            stranger = connect(replace(address, username=None, password=None, db=0))
+            anonymous = connect(replace(address, username=None, password=None, db=0))
             try:
-                stranger.call(*index_ops.count_sessions(self._server.terms).command)
+                anonymous.call(*index_ops.count_sessions(self._server.terms).command)
                 is_open = True
             except MaestroError:
                 is_open = False
             finally:
-                stranger.close()
+                anonymous.close()
         return ops.judge_access(is_open=is_open, is_local=is_local, is_encrypted=address.tls)
 
     def _disk(self) -> Check:

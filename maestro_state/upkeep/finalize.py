@@ -26,9 +26,9 @@ TAKEN_S = 10.0
 #: Seconds to wait for a worker where only a worker can reach the folder.
 ELSEWHERE_S = 30.0
 
-#: First and longest pause between two looks, in seconds.
-_LOOK_S = 0.002
-_LOOK_MAX_S = 0.05
+#: First and longest pause between two polls, in seconds.
+_POLL_S = 0.002
+_POLL_MAX_S = 0.05
 
 #: Told what is being done, for people who wait.
 Told = Callable[[str], None]
@@ -88,8 +88,8 @@ class Finalizer:
             return False  # no queue, or none that can be reached: nothing is lost by that
 
     def _wait(self, session_id: str, *, can_do_it: bool) -> Progress:
-        """Look until it is archived, or waiting makes no more sense."""
-        started, pause_s = time.monotonic(), _LOOK_S
+        """Poll until it is archived, or waiting makes no more sense."""
+        started, pause_s = time.monotonic(), _POLL_S
         while True:
             time.sleep(pause_s)
             progress = self._progress(session_id)
@@ -98,7 +98,7 @@ class Finalizer:
                 return progress
             if can_do_it and (progress.waits or (waited >= UNTAKEN_S and not self._is_under_way(session_id))):
                 return self._progress(session_id)  # it may just have been done
-            pause_s = min(pause_s * 2, _LOOK_MAX_S)
+            pause_s = min(pause_s * 2, _POLL_MAX_S)
 
     def _is_under_way(self, session_id: str) -> bool:
         """Tell whether a worker is at it: not one that has not begun, nor one that has given up."""

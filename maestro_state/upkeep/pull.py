@@ -173,9 +173,9 @@ class Pull:
                 return piece
         raise NoWorker(f"no worker answered within {timeout_s:.0f} s", hint="they may be busy; try again")
 
-    def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
+    def send(self, ref: str, token: str, sender: str, is_stopping: Callable[[], object]) -> str | None:
         """Send what is archived here under a reference to whoever waits at the token; return its id, None when
-        there is no such session here. Raises WorkFailed when nobody waits or fetches it, or this worker is to leave.
+        there is no such session here. Raises WorkFailed when nobody waits or fetches it, or this worker is to stop.
         """
         if not self._server.fetch(parcels.is_waited_for(self._server.terms, token)):
             raise parcels.nobody_waits()
@@ -183,7 +183,7 @@ class Pull:
 
         def add(kind: str, name: str, data: bytes = b"") -> None:
             nonlocal number
-            self._add(token, Piece(number, kind, name, data), is_leaving)
+            self._add(token, Piece(number, kind, name, data), is_stopping)
             number += 1
 
         try:
@@ -207,16 +207,16 @@ class Pull:
         add(END, session_id)
         return session_id
 
-    def _add(self, token: str, piece: Piece, is_leaving: Callable[[], object]) -> None:
+    def _add(self, token: str, piece: Piece, is_stopping: Callable[[], object]) -> None:
         call = parcels.add_piece(self._server.terms, token, piece)
         ends_at = time.monotonic() + FETCHED_S
-        while not is_leaving():
+        while not is_stopping():
             if self._server.run(call):
                 return
             if time.monotonic() >= ends_at:
                 raise WorkFailed("nobody fetches what was sent")
             time.sleep(_FULL_PAUSE_S)
-        raise WorkFailed("this worker is leaving")
+        raise WorkFailed("this worker is stopping")
 
 
 def _failure(ref: str, piece: Piece) -> MaestroError:

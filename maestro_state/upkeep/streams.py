@@ -18,7 +18,7 @@ ACTIVITY = "run.activity"
 
 
 def is_of_this_history(generation: Generation, live: Live, last_id: str, moment: Moment) -> bool:
-    """Tell whether the server has what the archive ends with: one that was put back may have gone on with other ids, or
+    """Tell whether the server has what the archive ends with: one that was restored may have gone on with other ids, or
     with the same ones. Told of the archive it knows; else somebody may have just written it, and be about to tell.
     """
     if last_id == moment.archived_id:
@@ -48,13 +48,13 @@ def write_streams(generation: Generation, live: Live, start: str, moment: Moment
     for pieces in live.output_pages(start, end, moment.printed_in_all):
         _write_printed(generation, moment, begun, pieces)
     for run_id, first in moment.first.items():
-        # It was put back and has printed nothing since: the archive has only what the given-up try printed.
+        # It was requeued and has printed nothing since: the archive has only what the given-up try printed.
         if first is None:
             generation.leave_out(layout.run_path(run_id, "output.txt"))
 
 
 def merge_streams(generation: Generation, live: Live, moment: Moment) -> None:
-    """Write the streams of a server that may have been put back and gone on since, maybe with ids that the archive
+    """Write the streams of a server that may have been restored and gone on since, maybe with ids that the archive
     passed long ago: messages and events that either has, and what runs printed as the server has it.
     """
     for run in moment.runs:

@@ -39,9 +39,9 @@ from maestro_state.upkeep.checkpoint import Checkpoints
 from maestro_state.upkeep.expiry import Expiry
 from maestro_state.vocabulary import FROZEN, LIVE
 
-#: Sessions looked at in one pass, at most of each kind; the next pass goes on.
+#: Sessions read in one pass, at most of each kind; the next pass goes on.
 BATCH = 5000
-#: Keys of the server looked at in one pass for sessions the index has lost.
+#: Keys of the server read in one pass for sessions the index has lost.
 SCAN_COUNT = 500
 
 #: Ends the runs whose owner is gone and returns their ids as `session/run`.
@@ -49,7 +49,7 @@ Recoverer = Callable[[Server], Any]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A session, or the queue, that could not be looked after."""
+    """A session, or the queue, that could not be swept."""
 
     id: str
     reason: str
@@ -64,7 +64,7 @@ class SweepReport(msgspec.Struct, kw_only=True):
     recovered_runs: list[str] = []
     errors: list[Failure] = []
     waiting: list[str] = []  #: ended sessions left to a worker that can reach their folder
-    repaired: list[str] = []  #: sessions put back into the index, or leftovers taken away
+    repaired: list[str] = []  #: sessions indexed again, or leftovers taken away
     busy: str | None = None  #: who is sweeping, when it is somebody else
 
 
@@ -73,7 +73,7 @@ class _LeaseLostError(Exception):
 
 
 class Sweep:
-    """The one who looks after everybody's sessions."""
+    """The sweep over everybody's sessions."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Sweep:
     def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
         """Do one pass; a report with `busy` when somebody else is at it.
 
-        A `thorough` one looks at every session of the server for changes that the index has lost, as before a stop.
+        A `thorough` one reads every session of the server for changes that the index has lost, as before a stop.
         """
         report = SweepReport()
         now_ms = self._server.fetch(archiving.read_time())
@@ -129,20 +129,20 @@ class Sweep:
             report.busy = "somebody who took over"
             return report
         except BaseException:
-            with suppress(ServerUnavailable):  # what went wrong is said; a lease that was not left runs out
-                self._leave(lease, cursor)
+            with suppress(ServerUnavailable):  # what went wrong is said; a lease that was not released runs out
+                self._release(lease, cursor)
             raise
-        self._leave(lease, cursor)
+        self._release(lease, cursor)
         return report
 
-    def _leave(self, lease: Lease, cursor: str) -> None:
+    def _release(self, lease: Lease, cursor: str) -> None:
         self._server.run(leases.release_lease(self._server.terms, leases.SWEEP, lease, cursor))
 
     def _sweep_leftovers(self, report: SweepReport) -> None:
         home = self._places.own
         try:
             report.repaired += home.sweep_leftovers()
-        except MaestroError as error:  # a disk that is away must not keep the lease from being left
+        except MaestroError as error:  # a disk that is away must not keep the lease from being released
             report.errors.append(Failure(home.path, str(error)))
 
     def _beat(self, lease: Lease) -> int:
@@ -190,7 +190,7 @@ class Sweep:
             yield
         except (ServerUnavailable, _LeaseLostError):
             raise
-        except Exception as error:  # noqa: BLE001 - a stranger may have written anything
+        except Exception as error:  # noqa: BLE001 - anybody may have written anything
             report.errors.append(Failure(session_id, self._quarantine.note(session_id, error)))
 
     def _freeze_archived(self, report: SweepReport, session_id: str, now_ms: int) -> None:
@@ -252,7 +252,7 @@ class Sweep:
         return True
 
     def _repair_index(self, report: SweepReport, cursor: str, lease: Lease, *, thorough: bool, is_new: bool) -> str:
-        """Look at a few more sessions of the server, or at all of them, into a new index; return where to go on."""
+        """Read a few more sessions of the server, or all of them, into a new index; return where to go on."""
         cursor = self._repair(report, "0" if thorough else cursor, is_new=is_new)
         while thorough and cursor != "0":
             self._beat(lease)
@@ -270,7 +270,7 @@ class Sweep:
             cursor_reply, keys = call("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
         except ServerUnavailable as error:
             if is_forbidden(error):
-                return "0"  # a terminal's account: the next sweep of a worker's looks there
+                return "0"  # a terminal's account: the next sweep of a worker's reads them
             raise
         found = [key.decode().rpartition("{")[2].rstrip("}") for key in keys if key.endswith(b"}")]
         ids = [session_id for session_id in found if is_session_id(session_id)]

@@ -57,7 +57,7 @@ class WorkStore:
         return value
 
     def _index(self, summary: Any) -> None:
-        # The change itself is done: with no memory left for the index it must not look as if it were not.
+        # The change itself is done: with no memory left for the index it must not seem undone.
         if summary:
             with suppress(ServerStorageError):
                 self._server.run(ops.index_work(self._server.terms, summary))

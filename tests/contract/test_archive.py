@@ -42,7 +42,7 @@ async def test_the_layout_is_the_one_every_program_knows(backend: Backend):
     """A flushed session has the folders, names and fields of the storage layout."""
     async with backend.open_async() as maestro:
         session, _ = await filled(backend, maestro)
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         folder = folder_of(backend, session.id)
 
         def load(name: str):
@@ -81,7 +81,7 @@ async def test_an_archived_session_reads_like_the_live_one(backend: Backend):
         await maestro.sessions.set("preferences", {"tone": "dry"})
         await maestro.sessions.set("context_summary", "so far")
         await maestro.messages.add("assistant", "because")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
 
         async def look():
             source = await maestro.sessions.source(session.id)
@@ -122,7 +122,7 @@ async def test_nothing_changes_an_archived_session(backend: Backend):
     async with backend.open_async() as maestro:
         ended, expired = await maestro.sessions.start("ended"), await maestro.sessions.start("expired")
         await maestro.sessions.end(ended.id)
-        await maestro.archive.sync(expired.id)
+        await maestro.archive.checkpoint(expired.id)
         for session in (ended, expired):
             backend.raw.delete(*maestro.server.terms.keys.session(session.id))
         with pytest.raises(InvalidTransition):
@@ -138,7 +138,7 @@ async def test_a_checkpoint_writes_only_what_changed(backend: Backend):
     async with backend.open_async() as maestro:
         session, fill = await filled(backend, maestro)
         running = fill.run(b"first half, ", status="running")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         folder = folder_of(backend, session.id)
         before = inodes(folder)
         sizes = {path: (folder / path).stat().st_size for path in before}
@@ -146,7 +146,7 @@ async def test_a_checkpoint_writes_only_what_changed(backend: Backend):
 
         fill.print(running, b"second half")
         fill.finish(running, b"first half, second half")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         after = inodes(folder)
 
         assert (folder / f"runs/{running}/output.txt").read_bytes() == b"first half, second half"
@@ -169,7 +169,7 @@ async def test_a_flush_is_repeatable_and_marks_what_it_wrote(backend: Backend):
         ttl_ms = maestro.server.terms.ttl_ms
         assert all(backend.raw.pttl(key) > ttl_ms for key in keys)
 
-        first, second = await maestro.archive.sync(), await maestro.archive.sync()
+        first, second = await maestro.archive.checkpoint(), await maestro.archive.checkpoint()
         assert (first.written, first.current, second.written, second.current) == (True, True, False, True)
         assert all(0 < backend.raw.pttl(key) <= ttl_ms for key in keys)
         assert backend.raw.zscore(maestro.server.terms.keys.of_index("dirty"), session.id) is None
@@ -193,14 +193,14 @@ async def test_a_session_that_moved_is_not_marked(backend: Backend):
             return original(call)
 
         server.run = change_first
-        done = await maestro.archive.sync()
+        done = await maestro.archive.checkpoint()
 
         assert (done.written, done.current) == (True, False)
         terms = maestro.server.terms
         noted, last = backend.raw.hmget(terms.keys.of_session(session.id, "session"), "archived_id", "last_id")
         assert noted < last  # the archive is of this history, and goes no further than that
         assert backend.raw.pttl(terms.keys.of_session(session.id, "messages")) > terms.ttl_ms
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         folder = folder_of(backend, session.id)
         assert b"just now" in (folder / "messages.jsonl").read_bytes()
 
@@ -235,7 +235,7 @@ async def test_an_archive_that_cannot_be_written_leaves_the_session_on_the_serve
         terms = maestro.server.terms
         assert backend.raw.pttl(terms.keys.of_session(session.id, "session")) > terms.ttl_ms
         staging.unlink()
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
 
 
 async def test_what_others_put_into_the_folder_stays(backend: Backend):
@@ -249,7 +249,7 @@ async def test_what_others_put_into_the_folder_stays(backend: Backend):
         secret.write_text("outside")
         os.symlink(secret, folder / "runs" / "0001" / "link")
         fill.item(b"more")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
 
         assert done.path.rsplit("/", 1)[1] in os.listdir(folder / "exports")
         assert (folder / "NOTES.txt").read_text() == "mine"
@@ -261,7 +261,7 @@ async def test_a_damaged_archive_is_mended_while_the_server_still_has_it(backend
     """Verify names the damaged file; ending the session writes it anew from the server."""
     async with backend.open_async() as maestro:
         session, _ = await filled(backend, maestro)
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         blob = folder_of(backend, session.id) / "context/blobs/ctx-0001.txt"
         blob.write_bytes(b"PRINT(1)\n")  # same size: only the digest tells
         report = await maestro.archive.verify()
@@ -279,10 +279,10 @@ async def test_an_archive_that_goes_further_than_the_server_is_kept(backend: Bac
         key = maestro.server.terms.keys.of_session(session.id, "session")
         before = backend.raw.hget(key, "last_id")
         await maestro.messages.add("user", "lost by the server")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         backend.raw.hset(key, "last_id", before)
         with pytest.raises(ArchiveFailed, match="goes further"):
-            await maestro.archive.sync()
+            await maestro.archive.checkpoint()
         assert b"lost by the server" in (folder_of(backend, session.id) / "messages.jsonl").read_bytes()
 
 
@@ -313,7 +313,7 @@ async def test_fork_takes_over_context_and_messages(backend: Backend):
             assert [one.content for one in handed] == ["so far", "on we go"]
             source = await maestro.sessions.source(fork.id)
             assert await source.snapshot(status.context[0]) == b"print(1)\n"
-            await maestro.archive.sync(fork.id)
+            await maestro.archive.checkpoint(fork.id)
             assert (await maestro.archive.verify(fork.id)).ok
         assert maestro.project.active() == from_disk.id
 
@@ -341,7 +341,7 @@ async def test_delete_and_trash(backend: Backend):
     async with backend.open_async() as maestro:
         gone, _ = await filled(backend, maestro, "gone")
         kept, _ = await filled(backend, maestro, "kept")
-        await maestro.archive.sync(gone.id)
+        await maestro.archive.checkpoint(gone.id)
         await maestro.sessions.delete(gone.id)
         await maestro.sessions.delete(kept.id, trash=True)
 
@@ -362,7 +362,7 @@ async def test_list_marks_archived_and_orphaned(backend: Backend):
         lost, _ = await filled(backend, maestro, "lost")
         unknown, _ = await filled(backend, maestro, "unknown")
         for session in (archived, unknown):
-            await maestro.archive.sync(session.id)
+            await maestro.archive.checkpoint(session.id)
         for session in (archived, lost, unknown):
             backend.raw.delete(*maestro.server.terms.keys.session(session.id))
             await maestro.server.run(forget_session(maestro.server.terms, session.id))
@@ -382,7 +382,7 @@ async def test_list_finds_out_what_the_server_let_go(backend: Backend):
         kept, _ = await filled(backend, maestro, "kept")
         lost, _ = await filled(backend, maestro, "lost")
         for session in (kept, lost):
-            await maestro.archive.sync(session.id)
+            await maestro.archive.checkpoint(session.id)
         assert not any(row.archived for row in await maestro.sessions.list())
         backend.raw.delete(*maestro.server.terms.keys.session(lost.id))
         assert {row.id: row.archived for row in await maestro.sessions.list()} == {kept.id: False, lost.id: True}
@@ -394,7 +394,7 @@ async def test_an_archived_id_is_never_given_out_again(backend: Backend, monkeyp
         suffixes = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
         monkeypatch.setattr("maestro_state.api.sessions.new_suffix", lambda: next(suffixes))
         first = await maestro.sessions.start("same")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         backend.raw.delete(*maestro.server.terms.keys.session(first.id))
         second = await maestro.sessions.start("same")
         assert (first.id, second.id) == ("same--aaaaaa", "same--bbbbbb")

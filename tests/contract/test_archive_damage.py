@@ -92,7 +92,7 @@ async def test_what_a_killed_checkpoint_left_costs_nothing(backend: Backend):
         fill.run(b"an answer\n")
         for number in range(3):
             await maestro.messages.add("user", f"number {number}")
-            await maestro.archive.sync()
+            await maestro.archive.checkpoint()
         backend.raw.xtrim(maestro.server.terms.keys.of_session(session.id, "messages"), maxlen=1, approximate=False)
         left = backend.project / ".maestro/sessions/.staging" / f"{session.id}.next/runs/0001/output.txt"
         left.parent.mkdir(parents=True)
@@ -101,7 +101,7 @@ async def test_what_a_killed_checkpoint_left_costs_nothing(backend: Backend):
             file.write(b'{"id": "')
         assert (await maestro.archive.verify(session.id)).ok
         await maestro.messages.add("user", "the last")
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         assert (folder / "runs/0001/output.txt").read_bytes() == b"an answer\n"
         assert (folder / "messages.jsonl").read_bytes().count(b"\n") == 4
         assert (await maestro.archive.verify(session.id)).ok
@@ -112,11 +112,11 @@ async def test_an_archive_that_does_not_say_how_far_it_goes_is_written_anew(back
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("work")
         await maestro.messages.add("user", "one")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         folder = backend.project / ".maestro/sessions" / session.id
         manifest = layout.decode_manifest((folder / layout.MANIFEST).read_bytes(), session.id)
         (folder / layout.MANIFEST).write_bytes(layout.encode_manifest(msgspec.structs.replace(manifest, last_id="")))
         await maestro.messages.add("user", "two")
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         assert (folder / layout.MESSAGES).read_bytes().count(b"\n") == 2
         assert (backend.project / ".maestro/trash" / session.id / layout.MESSAGES).read_bytes().count(b"\n") == 1

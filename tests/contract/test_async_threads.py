@@ -25,7 +25,7 @@ async def test_a_canceled_call_is_not_made_or_done_to_its_end(backend: Backend):
         rows = await maestro.sessions.list()
         assert starting[0].result().id in {row.id for row in rows}
         for row in rows:
-            await maestro.archive.sync(row.id)
+            await maestro.archive.checkpoint(row.id)
             assert (await maestro.archive.verify(row.id)).ok
 
 
@@ -43,7 +43,7 @@ async def test_closing_waits_for_a_call_whose_caller_was_canceled(backend: Backe
         return done[-1]
 
     maestro.blocking.server.fetch = slow
-    asked = asyncio.create_task(maestro.archive.sync(session.id))
+    asked = asyncio.create_task(maestro.archive.checkpoint(session.id))
     await asyncio.to_thread(begun.wait)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):

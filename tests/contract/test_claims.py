@@ -190,7 +190,7 @@ async def test_what_a_given_up_try_printed_is_not_archived_for_good(backend: Bac
         await maestro.runs.start("p", retries=1)
         given_up = await maestro.claims.claim(session.id, "0001", "a")
         await maestro.claims.add_outputs(given_up, 0, [b"given up"])
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         output = backend.project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
         assert output.read_bytes() == b"given up"  # control: it was there
         clock.advance(seconds=10)
@@ -201,7 +201,7 @@ async def test_what_a_given_up_try_printed_is_not_archived_for_good(backend: Bac
         await maestro.claims.finish(silent, Ended(status="success", exit_code=0))
         assert await maestro.runs.output("0001") == b""
         await maestro.sessions.end()
-        await maestro.archive.sync(session.id)
+        await maestro.archive.checkpoint(session.id)
         assert not output.exists()
         backend.raw.delete(*maestro.server.terms.keys.session(session.id))
         assert await maestro.runs.output("0001", session.id) == b""

@@ -21,7 +21,7 @@ async def over(backend: Backend, *, is_written: bool) -> tuple[str, str]:
         session = await then.sessions.start("over", ttl_seconds=TTL_S)
         await then.messages.add("user", "kept")
         if is_written:
-            await then.archive.sync()
+            await then.archive.checkpoint()
         let_pass(backend.raw, then, session.id)
         assert backend.raw.exists(then.server.terms.keys.of_session(session.id, "session")) != is_written
     return session.id, iso(clock.now_ms + TTL_S * 1000)
@@ -121,7 +121,7 @@ async def test_before_its_time_is_over_nothing_is_frozen(backend: Backend, is_kn
     """Control: the same looks leave a session alone whose time is not over, also one that a server lost."""
     async with backend.open_async(now_ms=long_ago()) as then:
         session = await then.sessions.start("alive", ttl_seconds=10 * TTL_S)
-        await then.archive.sync()
+        await then.archive.checkpoint()
     if not is_known:
         backend.raw.flushall()
     async with backend.open_async() as maestro:
@@ -192,7 +192,7 @@ async def test_a_run_that_only_the_disk_has_open_ends_first(backend: Backend):
         run = await then.runs.start("lost")
         claim = await then.claims.claim(session.id, run.id, "me")
         await then.claims.add_outputs(claim, 0, [b"so far"])
-        await then.archive.sync()
+        await then.archive.checkpoint()
         backend.raw.delete(*then.server.terms.keys.session(session.id))
     async with backend.open_async() as maestro:
         await by_sweep(maestro, session.id)

@@ -100,10 +100,10 @@ async def test_a_fork_is_archived_only_when_it_has_everything(backend: Backend):
         folder = backend.project / ".maestro/sessions" / fork.id
         backend.raw.hset(record, "filling", "1")
         with pytest.raises(ArchiveBusy, match="still taking over"):
-            await maestro.archive.sync(fork.id)
+            await maestro.archive.checkpoint(fork.id)
         assert not folder.exists()
         backend.raw.hdel(record, "filling")
-        assert (await maestro.archive.sync(fork.id)).current
+        assert (await maestro.archive.checkpoint(fork.id)).current
         assert b"why?" in (folder / "messages.jsonl").read_bytes()
 
 
@@ -117,12 +117,12 @@ async def test_output_that_a_server_lost_and_got_again_is_archived_once(backend:
         await maestro.claims.add_outputs(claim, 0, [b"one "])
         saved = {key: backend.raw.dump(key) for key in keys if backend.raw.exists(key)}
         await maestro.claims.add_outputs(claim, 4, [b"two "])
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         for key, value in saved.items():
             backend.raw.restore(key, 10**9, value, replace=True)
         await maestro.claims.add_outputs(claim, 4, [b"two ", b"three"])
         output = backend.project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         assert output.read_bytes() == b"one two three"
         await maestro.claims.finish(claim, Ended(status="success", size=13, digest=digest_of(b"one two three")))
         live = [event.data for event in [one async for one in (await maestro.sessions.source(session.id)).events()]]
@@ -145,14 +145,14 @@ async def test_an_archive_that_is_about_to_be_marked_is_built_on(backend: Backen
             if call.script.name == "mark_archived":
                 server.run = original
                 meanwhile.messages.add("user", "meanwhile")
-                assert meanwhile.archive.sync(session.id).current
+                assert meanwhile.archive.checkpoint(session.id).current
             return original(call)
 
         for add in (lambda: maestro.messages.add("user", "one"), lambda: maestro.runs.start("p", dry=True)):
             await add()
             server.run = late
-            await maestro.archive.sync()
+            await maestro.archive.checkpoint()
         await maestro.messages.add("user", "last")
-        assert (await maestro.archive.sync()).current
+        assert (await maestro.archive.checkpoint()).current
         assert not (backend.project / ".maestro/trash").exists()
         assert (await maestro.archive.verify(session.id)).ok

@@ -117,7 +117,7 @@ async def test_the_index_is_repaired(backend: Backend):
     async with backend.open_async() as maestro:
         lost = await maestro.sessions.start("lost")
         gone = await maestro.sessions.start("gone")
-        await maestro.archive.sync(lost.id)
+        await maestro.archive.checkpoint(lost.id)
         for name in ("summaries", "recent", "deadlines", "dirty"):
             backend.raw.delete(maestro.server.terms.keys.of_index(name))
         backend.raw.zadd(maestro.server.terms.keys.of_index("deadlines"), {gone.id: LONG_AGO})
@@ -197,7 +197,7 @@ async def test_a_session_waits_for_a_disk_since_its_first_change(backend: Backen
         assert backend.raw.zscore(recent, session.id) == begun + 30_000  # control: the index heard of all of them
         assert backend.raw.zscore(dirty, session.id) == begun
 
-        await maestro.archive.sync(session.id)
+        await maestro.archive.checkpoint(session.id)
         assert backend.raw.zscore(dirty, session.id) is None
         for _ in range(2):
             clock.advance(seconds=10)
@@ -221,7 +221,7 @@ async def test_a_session_that_changes_while_it_is_written_is_not_late_for_ever(b
             return original(query)
 
         server.fetch = fetch
-        flushed = await maestro.archive.sync(session.id)
+        flushed = await maestro.archive.checkpoint(session.id)
         assert (flushed.written, flushed.current) == (True, False)
         assert backend.raw.zscore(dirty, session.id) == clock.now_ms
 

@@ -10,7 +10,7 @@ import pytest
 from maestro_state import AsyncMaestro, Maestro, Terminal
 from maestro_state.errors import Conflict, InvalidTransition, NoActiveSession, SessionExpired, SessionNotFound
 from tests.support.backends import Backend, Clock
-from tools import unasync
+from tools import facade, unasync
 
 ME = Terminal("me", "here", "tty1", "2027-01-01T00:00:00.000+00:00")
 
@@ -83,7 +83,11 @@ def test_what_one_shell_writes_the_other_reads(backend: Backend):
                 one.messages.add("user", "late")
 
 
-@pytest.mark.parametrize("room", ["sessions", "messages", "follow", "health"])
+ROOMS = ("sessions", "archive", "messages", "context", "tools", "runs", "claims", "queue", "follow", "schedule",
+         "health", "work", "stack", "discussions")  # fmt: skip
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_both_shells_have_the_same_verbs(project: Path, room: str):
     """Every public verb of the async shell is there in the sync one, with the same parameters."""
 
@@ -97,3 +101,4 @@ def test_both_shells_have_the_same_verbs(project: Path, room: str):
 def test_the_sync_shell_is_up_to_date():
     """The generated files are what the generator writes now."""
     assert unasync.main(check=True) == 0
+    assert facade.main(check=True) == 0

@@ -35,7 +35,7 @@ async def spent(maestro: AsyncMaestro, clock: Clock) -> dict[str, str]:
     await spend(maestro, second.id, Usage(model="mini", tokens_input=1, tokens_output=2))
     await spend(maestro, second.id, None)
     await maestro.runs.start("p", second.id, tool="echo", dry=True)
-    await maestro.archive.sync(second.id)  # on disk as well: counted once all the same
+    await maestro.archive.checkpoint(second.id)  # on disk as well: counted once all the same
     return {"first": first.id, "second": second.id}
 
 

@@ -33,7 +33,7 @@ def test_time_that_passes_while_the_server_is_off_loses_nothing(project: Path, t
         with opened(project, server.url, ttl_seconds=600, dirty_grace_seconds=3600) as maestro:
             checkpointed = maestro.sessions.start("checkpointed")
             maestro.messages.add("user", "written", checkpointed.id)
-            maestro.archive.sync(checkpointed.id)
+            maestro.archive.checkpoint(checkpointed.id)
             frozen = maestro.sessions.start("frozen")
             maestro.sessions.end(frozen.id)
             dirty = maestro.sessions.start("dirty")
@@ -82,7 +82,7 @@ def test_an_append_against_a_freeze_is_archived_or_refused(real, project: Path):
             thread = threading.Thread(target=append)
             thread.start()
             for _ in range(chooser.randrange(3)):
-                maestro.archive.sync(session.id)
+                maestro.archive.checkpoint(session.id)
             maestro.sessions.end(session.id)
             thread.join()
             refused += stop.is_set()
@@ -163,7 +163,7 @@ def test_two_flushes_in_one_process_wait_for_each_other(real, project: Path):
 
         def flush():
             with real.open() as own:
-                results.append(own.archive.sync(session.id).current)
+                results.append(own.archive.checkpoint(session.id).current)
 
         threads = [threading.Thread(target=flush) for _ in range(5)]
         for thread in threads:
@@ -180,7 +180,7 @@ def test_a_short_write_and_a_quota_leave_the_session_on_the_server(real, project
         session = maestro.sessions.start("quota")
         fill = Filler(real.raw, maestro.server.terms.keys, session.id)
         fill.item(os.urandom(100_000))
-        maestro.archive.sync()
+        maestro.archive.checkpoint()
         fill.item(os.urandom(200_000))
         code = (
             "import resource, signal, sys\n"
@@ -191,7 +191,7 @@ def test_a_short_write_and_a_quota_leave_the_session_on_the_server(real, project
             "    maestro.sessions.read()\n"
             "    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
             "    try:\n"
-            "        maestro.archive.sync()\n"
+            "        maestro.archive.checkpoint()\n"
             "    except ArchiveFailed as error:\n"
             "        print(error)\n"
         )
@@ -201,7 +201,7 @@ def test_a_short_write_and_a_quota_leave_the_session_on_the_server(real, project
         assert maestro.archive.verify().ok
         assert len(maestro.sessions.status().context) == 2
         assert os.listdir(project / ".maestro/sessions" / STAGING) == []
-        assert maestro.archive.sync().current
+        assert maestro.archive.checkpoint().current
         assert maestro.archive.verify().ok
 
 
@@ -212,7 +212,7 @@ def test_nothing_is_trimmed_by_a_flush(real, project: Path):
         for number in range(50):
             maestro.messages.add("user", str(number))
             if number % 10 == 0:
-                maestro.archive.sync()
+                maestro.archive.checkpoint()
         assert real.raw.xlen(maestro.server.terms.keys.of_session(session.id, "messages")) == 50
         maestro.sessions.end()
         seen = [event.data["content"] for event in maestro.follow.events(session.id, cursor="start")

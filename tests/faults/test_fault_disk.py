@@ -92,9 +92,9 @@ def test_a_full_disk_leaves_the_archive_and_the_session_as_they_were(real, proje
         session = maestro.sessions.start("full")
         fill = Filler(real.raw, maestro.server.terms.keys, session.id)
         fill.item(os.urandom(100_000))
-        assert maestro.archive.sync().current
+        assert maestro.archive.checkpoint().current
         fill.item(os.urandom(2_000_000))
-        for act in (maestro.archive.sync, maestro.sessions.end):
+        for act in (maestro.archive.checkpoint, maestro.sessions.end):
             with pytest.raises(ArchiveFailed, match="No space left"):
                 act()
             assert maestro.archive.verify().ok
@@ -142,7 +142,7 @@ def test_a_call_that_fails_is_an_error_in_words_and_nothing_more(real, project: 
                 failing = Failing(name, number, code)
                 monkeypatch.setattr(disk, "os", failing)
                 try:
-                    maestro.archive.sync()
+                    maestro.archive.checkpoint()
                 except MaestroError as error:
                     reasons.append(str(error))
                 finally:
@@ -150,7 +150,7 @@ def test_a_call_that_fails_is_an_error_in_words_and_nothing_more(real, project: 
                 assert maestro.archive.verify().ok, (name, number)
         assert len(reasons) >= 20, "too few of the calls were reached"
         assert all(os.strerror(code) in reason for reason in reasons)
-        assert maestro.archive.sync().current
+        assert maestro.archive.checkpoint().current
         maestro.archive.sweep()
         assert os.listdir(project / ".maestro/sessions" / STAGING) == []
         assert len(maestro.context.list()) == 60
@@ -176,7 +176,7 @@ def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_them_all(real, project: Pa
         Filler(real.raw, maestro.server.terms.keys, session.id).item(content)
         monkeypatch.setattr(disk, "os", short)
         try:
-            assert maestro.archive.sync().current
+            assert maestro.archive.checkpoint().current
         finally:
             monkeypatch.setattr(disk, "os", os)
         assert maestro.archive.verify().ok

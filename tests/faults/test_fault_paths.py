@@ -164,7 +164,7 @@ def verbs_of_maestro(maestro: Maestro) -> list[Callable[[str], object]]:
         maestro.sessions.delete,
         lambda name: maestro.sessions.delete(name, trash=True),
         lambda name: maestro.sessions.fork(name, "forked"),
-        maestro.archive.sync,
+        maestro.archive.checkpoint,
         maestro.archive.verify,
         maestro.archive.export,
         lambda name: maestro.messages.since(None, name),

@@ -42,7 +42,7 @@ def test_a_slow_reader_misses_nothing_that_is_written_to_disk_meanwhile(real: Ba
         for number in range(COUNT):
             maestro.messages.add("user", str(number))
             if number % 10 == 0:
-                maestro.archive.sync()
+                maestro.archive.checkpoint()
                 maestro.archive.sweep()
                 seen.append(next(looking))
         messages = maestro.server.terms.keys.of_session(session.id, "messages")

@@ -32,7 +32,7 @@ def test_sessions_outlive_a_stop_longer_than_their_time(project, tmp_path):
                 writer.messages.add("user", f"in {session_id}", session_id)
                 ids.append(session_id)
                 if number % 2:
-                    writer.archive.sync(session_id)  # these the server lets go
+                    writer.archive.checkpoint(session_id)  # these the server lets go
         server.kill()
         over = now_ms() + 2001
         wait_until(lambda: now_ms() > over, "time does not pass")

@@ -144,7 +144,7 @@ def test_the_index_follows_activity(real: Backend, project: Path):
         for seconds in (10, 70):
             clock.advance(seconds=seconds)
             library.messages.add("user", "x")
-            library.archive.sync()
+            library.archive.checkpoint()
             times.append((updated_at(), library.sessions.read().updated_at))
     (first, moved), (second, present) = times
     assert first < moved

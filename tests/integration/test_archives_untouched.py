@@ -67,7 +67,7 @@ def archived(maestro: Maestro, backend: Backend | None, raw, name: str, state: s
     elif state == "abortada":
         maestro.sessions.abort(reason="x")
     else:
-        maestro.archive.sync()
+        maestro.archive.checkpoint()
     raw.delete(*maestro.server.terms.keys.session(session.id), *maestro.server.terms.keys.index)
     return session.id
 

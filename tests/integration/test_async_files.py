@@ -76,7 +76,7 @@ async def main(project):
         other = await maestro.sessions.fork("work", "other")
         assert {row.id for row in await maestro.sessions.list()} == {session.id, other.id}
         await maestro.sessions.switch("work")
-        await maestro.archive.sync()
+        await maestro.archive.checkpoint()
         assert (await maestro.archive.verify()).ok
         assert not await maestro.archive.secrets_all()
         assert (await maestro.archive.export(form="json")).path

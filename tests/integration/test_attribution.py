@@ -60,7 +60,7 @@ def test_exports_say_who_did_what(real, shared):
     check_exports(real.project, shared)
     with real.open(user="ana") as ana:
         ana.sessions.end(shared)
-        ana.archive.sync(shared)
+        ana.archive.checkpoint(shared)
     real.raw.flushall()
     check_exports(real.project, shared)
 
@@ -76,7 +76,7 @@ def test_archived_sessions_are_listed_by_user_too(real, shared):
     """A session that only the disk has is still its owner's."""
     with real.open(user="ana") as ana:
         ana.sessions.end(shared)
-        ana.archive.sync(shared)
+        ana.archive.checkpoint(shared)
     real.raw.flushall()
     for words, env, expected in (
         (["--user", "ana"], {}, [shared]),

@@ -83,7 +83,7 @@ def test_earlier_forms_go_on_and_are_archived_right(real: Backend, form: str):
             if kind == "pending":
                 claim = maestro.claims.claim(session_id, "0002", "me")
                 assert claim.run.tool == "echo"
-            maestro.archive.sync(session_id)
+            maestro.archive.checkpoint(session_id)
             assert maestro.archive.verify(session_id).ok
             real.raw.delete(*maestro.server.terms.keys.session(session_id))
             archived = [message.document() for message in maestro.messages.since(None, session_id)]
@@ -161,14 +161,14 @@ def test_a_newer_archive_is_refused_and_left(real: Backend):
     """An archive of a newer form is neither read as another program's nor written over."""
     with real.open() as maestro:
         session = maestro.sessions.start("newer")
-        maestro.archive.sync()
+        maestro.archive.checkpoint()
         folder = real.project / ".maestro/sessions" / session.id
         manifest = layout.decode_manifest((folder / "manifest.json").read_bytes(), session.id)
         changed = layout.encode_manifest(msgspec.structs.replace(manifest, format=layout.FORMAT + 1))
         (folder / "manifest.json").write_bytes(changed)
         maestro.messages.add("user", "more")
         with pytest.raises(NewerFormat):
-            maestro.archive.sync()
+            maestro.archive.checkpoint()
         assert "newer Maestro" in maestro.archive.sweep().errors[0].reason
         real.raw.delete(*maestro.server.terms.keys.session(session.id))
         with pytest.raises(NewerFormat):

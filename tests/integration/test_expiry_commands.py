@@ -20,7 +20,7 @@ def over(real):
     with Maestro(real.project, now_ms=clock) as then:
         session = then.sessions.start("over", ttl_seconds=TTL_S)
         then.messages.add("user", "kept")
-        then.archive.sync()
+        then.archive.checkpoint()
         let_pass(real.raw, then, session.id)
         assert not real.raw.exists(then.server.terms.keys.of_session(session.id, "session"))
     return session.id, iso(clock.now_ms + TTL_S * 1000)

@@ -70,7 +70,7 @@ async def walk(maestro, *, has_queue=True):
     assert (await got(maestro.discussions.done(FINAL))).status == "closed"
     assert (await got(maestro.discussions.show(talk.session_id))).meta.status == "closed"
     await got(maestro.usage())
-    await got(maestro.archive.sync(session.id))
+    await got(maestro.archive.checkpoint(session.id))
     assert (await got(maestro.archive.verify(session.id))).ok
     events = maestro.follow.events(session.id, cursor="start", until_idle_ms=1)
     found = [event async for event in events] if hasattr(events, "__aiter__") else list(events)

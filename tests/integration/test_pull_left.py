@@ -79,7 +79,7 @@ def test_a_sender_goes_on_while_the_sign_is_there(maestro: Maestro, raw: redis.R
     parcel, asker = maestro.server.terms.keys.parcel(token)
     raw.set(asker, "", ex=60)
     looks = iter(range(60))
-    with pytest.raises(WorkFailed, match="is leaving"):
+    with pytest.raises(WorkFailed, match="is stopping"):
         maestro.archive.send(session_id, token, "worker", lambda: next(looks, None) is None)
     assert raw.llen(parcel) == parcels.PIECES_MAX
 

@@ -204,7 +204,7 @@ class Life:
             if self.was_restored:
                 # Behind since: what the archive has is kept as it is until the session gets further, or ends.
                 stack.enter_context(suppress(ArchiveFailed))
-            assert self.maestro.archive.sync().current
+            assert self.maestro.archive.checkpoint().current
             self.compare()
 
     def compare(self) -> None:
@@ -285,12 +285,12 @@ def test_most_checkpoints_read_only_what_changed(real: Backend, monkeypatch):
         for number in range(4):
             maestro.messages.add("user", str(number))
             maestro.runs.start("p", dry=True)
-            maestro.archive.sync()
+            maestro.archive.checkpoint()
         assert whole == [True, False, False, False]
         monkeypatch.setattr(archiving, "CHANGES_MAX", 2)
         for _ in range(3):
             maestro.runs.start("p", dry=True)
-        maestro.archive.sync()
+        maestro.archive.checkpoint()
         assert whole[-1]
 
 
@@ -311,10 +311,10 @@ def test_a_server_that_was_restored_is_read_whole(real: Backend):
         for key, value in saved.items():
             real.raw.restore(key, 10**9, value)
         with pytest.raises(ArchiveFailed, match="goes further"):
-            maestro.archive.sync()
+            maestro.archive.checkpoint()
         for what in ("text", "text"):
             life.step(what, 0)
-        assert maestro.archive.sync().current
+        assert maestro.archive.checkpoint().current
         assert not (folder / "runs/0002").exists()
         record = layout.decode_record((folder / layout.RECORD).read_bytes())
         assert [run.id for run in record.runs] == ["0001"]

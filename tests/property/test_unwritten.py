@@ -62,7 +62,7 @@ class Watched(Life):
         server.change(self.session_id, attach_terminal(server.terms, server.stamp(), self.session_id, me))
 
     def sync(self, back: int) -> None:
-        self.maestro.archive.sync()
+        self.maestro.archive.checkpoint()
 
     def sweep(self, back: int) -> None:
         self.maestro.archive.sweep()
@@ -71,12 +71,12 @@ class Watched(Life):
         """Somebody changes it when all is written and about to be marked."""
         query = archiving.read_time().command
         with before(self.maestro.server, "fetch", lambda one: one.command == query, self.meanwhile):
-            self.maestro.archive.sync()
+            self.maestro.archive.checkpoint()
 
     def sync_before_index(self, back: int) -> None:
         """Somebody changes it between the mark and its way into the index."""
         with before(self.maestro.server, "run", lambda one: one.script.name == "index_session", self.meanwhile):
-            self.maestro.archive.sync()
+            self.maestro.archive.checkpoint()
 
     def meanwhile(self) -> None:
         self.other.messages.add("user", "meanwhile", self.session_id)

@@ -50,7 +50,7 @@ def prepare(maestro: Maestro, server: Server, number: int) -> list[Change]:
     return [
         change("finalize", lambda m: m.sessions.end(ended), keys.of_session(ended, "session"), "state"),
         change("abort", lambda m: m.sessions.abort(aborted, reason="r"), keys.of_session(aborted, "session"), "state"),
-        change("archive", lambda m: m.archive.sync(written), keys.of_session(written, "session"), "archived_id"),
+        change("archive", lambda m: m.archive.checkpoint(written), keys.of_session(written, "session"), "archived_id"),
         change("finish run", lambda m: m.claims.finish(claim, Ended(status="success")),
                keys.of_session(finished, "runs"), f"{run}:status"),
         change("cancel run", lambda m: m.runs.cancel(waiting, canceled), keys.of_session(canceled, "runs"),

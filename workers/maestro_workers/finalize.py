@@ -49,7 +49,7 @@ def finalize(maestro: Maestro, requeue: Requeue, session_id: str, attempt: int) 
     """Archive a session, or say why not and leave it to others. Repeatable."""
     with bound(session=session_id):
         try:
-            done = maestro.archive.sync(session_id)
+            done = maestro.archive.checkpoint(session_id)
         except SessionNotFound as error:
             _log.info("nothing_to_archive", reason=str(error))
         except NotReplicated as error:  # it is on disk: that is what was asked for

@@ -26,7 +26,7 @@ def follow_up(maestro: Maestro, session_id: str, run_id: str) -> None:
     except MaestroError as error:
         _log.warning("no_breadcrumb", reason=str(error))
     try:
-        maestro.archive.sync(session_id)
+        maestro.archive.checkpoint(session_id)
     except (MaestroError, OSError) as error:
         _log.info("not_on_disk_yet", reason=str(error))
 

@@ -195,7 +195,7 @@ def sync(app: App, ref: str | None, as_json: bool) -> None:
     """
     from maestro_cli import output
 
-    done = app.maestro.archive.sync(ref)
+    done = app.maestro.archive.checkpoint(ref)
     if as_json:
         output.document(done)
     else:

@@ -18,20 +18,20 @@ from maestro_state.upkeep.sweep import Recoverer, SweepReport
 class AsyncArchives(Room[Archives]):
     """What can be done with sessions on disk."""
 
-    async def sync(self, ref: str | None = None) -> Checkpoint:
+    async def checkpoint(self, ref: str | None = None) -> Checkpoint:
         """Write a session to disk now; one that only the disk has is up to date."""
-        return await self._call(lambda room: room.sync(ref))
+        return await self._call(lambda room: room.checkpoint(ref))
 
     async def pull(self, ref: str, progress: Callable[[int, int], None] | None = None) -> Pulled:
         """Bring an archived session from the team's disk into this checkout, through the server; see AsyncPull."""
         return await self._call(lambda room: room.pull(ref, progress))
 
-    async def send(self, ref: str, token: str, sender: str, is_leaving: Callable[[], object]) -> str | None:
+    async def send(self, ref: str, token: str, sender: str, is_stopping: Callable[[], object]) -> str | None:
         """Send an archive of this machine's to whoever asked for it; see AsyncPull."""
-        return await self._call(lambda room: room.send(ref, token, sender, is_leaving))
+        return await self._call(lambda room: room.send(ref, token, sender, is_stopping))
 
     async def defer(self, session_id: str, reason: str) -> bool:
-        """Note on a session why its archive waits, for doctor and whoever looks at it; False when it does not wait."""
+        """Note on a session why its archive waits, for doctor and whoever asks; False when it does not wait."""
         return await self._call(lambda room: room.defer(session_id, reason))
 
     async def verify(self, ref: str | None = None) -> Report:

@@ -56,7 +56,7 @@ class AsyncContext(Room[Context]):
         return await self._call(lambda room: room.list(ref, everything=everything))
 
     async def stale(self, ref: str | None = None) -> Listed:
-        """List the active files that are not any more as they were added; looks at each file, reads few."""
+        """List the active files that are not any more as they were added; checks each file, reads few."""
         return await self._call(lambda room: room.stale(ref))
 
     async def show(self, item_id: str, ref: str | None = None) -> tuple[ContextItem, bytes]:

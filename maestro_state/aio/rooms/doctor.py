@@ -1,5 +1,5 @@
 # Generated from maestro_state.upkeep.doctor by `make generate`. Do not edit.
-"""Looking after a set-up: what `maestro doctor` checks and repairs."""
+"""Checking a set-up: what `maestro doctor` checks and repairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class AsyncHealth(Room[Health]):
     """The checks, each with what to do about it."""
 
     async def checks(self) -> list[Check]:
-        """Look at everything; never raises for what it finds."""
+        """Check everything; never raises for what it finds."""
         return await self._call(lambda room: room.checks())
 
     async def repair(self) -> list[str]:

@@ -111,7 +111,7 @@ class AsyncWork(Room[Work]):
         return await self._call(lambda room: room.sweep())
 
     async def consume(self, cookie: str) -> Outcome:
-        """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then leave."""
+        """Take what is in the mailboxes, apply what was accepted, in the work session and all under it; then return."""
         return await self._call(lambda room: room.consume(cookie))
 
     async def follow(self, cookie: str, *, until_idle_ms: int | None = None) -> AsyncIterator[Happening]:
