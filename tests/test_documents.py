@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import reference
+from tools import reference, site
 from tools.shapes import EVENTS, SHAPES
 
 ROOT = Path(__file__).parent.parent
@@ -75,3 +75,45 @@ def test_the_readme_shows_what_the_demo_prints():
     for line in filter(None, shown):
         start, cut, _ = line.partition("…")
         assert any(one.startswith(start) if cut else one == line for one in printed), line
+
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the places of a page that a link can lead to."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, ROOT / "examples" / "README.md", *(ROOT / "docs" / "reference").glob("*.md")],
+    ids=lambda page: page.name,
+)
+def test_links_lead_somewhere(page: Path):
+    """Every link inside the repository has its file, and its heading there."""
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith("http"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def test_links_lead_to_pages_of_the_site():
+    """A link that is right in the repository is turned into one that is right on the site."""
+    found = site.LINK.search("[x](../SECURITY.md#reporting)")
+    assert site.link(found, "docs/guide.md", "guide.md") == "](security.md#reporting)"
+    found = site.LINK.search("[x](docs/adr/0001-own-client-over-hiredis.md)")
+    assert site.link(found, "ARCHITECTURE.md", "architecture.md") == "](adr/0001-own-client-over-hiredis.md)"
+    found = site.LINK.search("[x](session.py)")
+    assert site.link(found, "examples/README.md", "examples.md") == "](examples.md#sessionpy)"
+
+
+def test_what_a_page_of_the_site_fetches_is_found():
+    """Scripts, styles and pictures of another host are; links that people follow are not."""
+    assert site.fetched('<script src="https://cdn.example/x.js">')
+    assert site.fetched('<link href="//fonts.example/css" rel="stylesheet">')
+    assert not site.fetched('<a href="https://example.org">x</a> <img src="benchmarks.svg">')

@@ -23,7 +23,7 @@ from maestro_state.vocabulary import TRANSITIONS, Liveness, SessionState
 from tools.shapes import EVENTS, SHAPES
 
 #: Values that are printed, archived, or both, under the name they have here.
-_VALUES = (Session, SessionStatus, Terminal, Field, ContextItem, ListedItem, Run, Flags, OutputRef, Usage, ToolOptions,
+VALUES = (Session, SessionStatus, Terminal, Field, ContextItem, ListedItem, Run, Flags, OutputRef, Usage, ToolOptions,
            SentItem, Activity, Message, Event, WorkSession, Breadcrumb)  # fmt: skip
 _COMMENT = re.compile(r"^    (?P<name>\w+): .*?#: (?P<says>.*)$", re.MULTILINE)
 _WIDTH = 100
@@ -224,7 +224,7 @@ def _json() -> str:
         "that may be absent is left out where it has nothing to say.",
         table(("command", "document"), rows),
         "## Values",
-        *(_fields(value) for value in _VALUES),
+        *(_fields(value) for value in VALUES),
     )
 
 

@@ -72,7 +72,7 @@ SHAPES: dict[str, str] = {
     "export": "`path`, `format`, `warnings`",
     "pull": "`session_id`, `path`, `files`, `bytes`, `written`, `trashed`",
     "verify": "`ok`, `checked`, `damaged` with `path` and `reason`, `removed`; with `--secrets` also `secrets`",
-    "cleanup": "`dry_run`, `removed`, `kept`",
+    "cleanup": "`dry_run`, `removed`, `kept`; `on_server`: ended sessions that the server still has",
     "sweep": "`checkpointed`, `finalized`, `archived`, `recovered_runs`, `errors`, `waiting`, `repaired`, `busy`",
     "stack status": "`running`, `address`, `pid`, `workers`, `server_version`",
     "stack stop": "`stopped`",

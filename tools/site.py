@@ -22,7 +22,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "examples/README.md": "examples.md",
 }
-_LINK = re.compile(r"(\]\()([^)#\s:]+)(#[^)\s]*)?(\))")
+LINK = re.compile(r"(\]\()([^)#\s:]+)(#[^)\s]*)?(\))")
 _ELSEWHERE = re.compile(r"""(?:src|href)=["']?(https?:)?//[^"' >]+""")
 #: A link that somebody follows is no fetch.
 _FOLLOWED = re.compile(r"<a [^>]*>|<link rel=.?(?:canonical|alternate)[^>]*>", re.IGNORECASE)
@@ -51,10 +51,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     homes = {new: old for old, new in PAGES.items()}
     here = homes.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     markdown = markdown.replace("<details>", "<details markdown>")
-    return _LINK.sub(lambda found: _link(found, here, page.file.src_uri), markdown)
+    return LINK.sub(lambda found: link(found, here, page.file.src_uri), markdown)
 
 
-def _link(found: re.Match[str], here: str, page: str) -> str:
+def link(found: re.Match[str], here: str, page: str) -> str:
     target = posixpath.normpath(posixpath.join(posixpath.dirname(here), found[2]))
     if target.startswith("examples"):
         name = target.removeprefix("examples/")
