@@ -34,7 +34,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
     def walk(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
         if isinstance(command, click.Group):
-            for name, child in command.commands.items():
+            for name, child in sorted(command.commands.items()):
                 yield from walk(f"{words} {name}", child)
         else:
             yield words, command
