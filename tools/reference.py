@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from importlib import import_module
 
 import click
 import msgspec
-from maestro_cli.main import COMMANDS
+from maestro_cli.main import maestro as root
 
 from maestro_state import errors
 from maestro_state.models.context import ContextItem, ListedItem
@@ -39,8 +38,9 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         else:
             yield words, command
 
-    for name, (module, attribute, _) in COMMANDS.items():
-        yield from walk(f"maestro {name}", getattr(import_module(module), attribute))
+    context = click.Context(root)
+    for name in root.list_commands(context):
+        yield from walk(f"maestro {name}", root.get_command(context, name))
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
