@@ -77,9 +77,9 @@ bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks $(QUESTIONS)
 
 # The site's generator is nothing that Maestro needs: into an environment of its own.
-$(DOCS)/.installed: docs/constraints.txt
+$(DOCS)/.installed: pyproject.toml docs/constraints.txt
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/pip --disable-pip-version-check -q install -c docs/constraints.txt mkdocs-material
+	$(DOCS)/bin/pip --disable-pip-version-check -q install -c docs/constraints.txt -e ".[docs]"
 	@touch $@
 
 docs: $(DOCS)/.installed
