@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
+DOCS := .venv-docs
 PIP := $(BIN)/pip --disable-pip-version-check -q
 # Words for `make bench`: questions to ask instead of all, and options.
 QUESTIONS ?=
@@ -12,7 +13,7 @@ WORKERS ?= 2
 # The real AI tools, for `make test-tools`.
 TOOLS := .tools
 
-.PHONY: help demo test test-tools lint generate bench setup clean
+.PHONY: help demo test test-tools lint generate bench docs setup clean
 
 help:
 	@echo "make demo      show Maestro at work: one session, three terminals"
@@ -21,6 +22,7 @@ help:
 	@echo "make lint      ruff, mypy, import rules, generated code"
 	@echo "make generate  write the generated code and documents anew"
 	@echo "make bench     measure Maestro beside the limit and its peers"
+	@echo "make docs      build the documentation as a site, into site/"
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -74,5 +76,16 @@ $(BENCH)/.installed: pyproject.toml benchmarks/constraints.txt
 bench: $(BENCH)/.installed
 	@$(BENCH)/bin/python -m benchmarks $(QUESTIONS)
 
+# The site's generator is nothing that Maestro needs: into an environment of its own.
+$(DOCS)/.installed: pyproject.toml docs/constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip --disable-pip-version-check -q install -c docs/constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	$(DOCS)/bin/python -m tools.site site
+	@echo "site/index.html"
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(TOOLS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(DOCS) $(TOOLS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

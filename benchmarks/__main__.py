@@ -36,14 +36,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the peers beside Maestro as SVG")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="draw where one question's time goes as SVG")
-    parser.add_argument("--record", action="store_true", help="keep the figures as those the README shows")
+    parser.add_argument("--record", action="store_true", help="keep the figures as those docs/performance.md shows")
     parser.add_argument("--check", action="store_true", help="leave with 1 when a target is missed")
     parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if unknown := [one for one in chosen.questions if one not in QUESTIONS]:
         parser.error(f"there is no question {', '.join(unknown)}; there are {', '.join(QUESTIONS)}")
     if chosen.record and chosen.questions:
-        parser.error("--record takes all questions: what the README shows is one run")
+        parser.error("--record takes all questions: what docs/performance.md shows is one run")
     if chosen.profile and len(chosen.questions) != 1:
         parser.error("--profile takes one question")
     if chosen.rows:
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     if chosen.record and not failures:
         report.RECORDED.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         report.PLOT.write_text(plot.draw(rows), encoding="utf-8")
-        print("recorded; `make generate` brings the README up to date")
+        print("recorded; `make generate` brings docs/performance.md up to date")
     return int(bool(failures) or (chosen.check and any(row.verdict == "missed" for row in rows)))
 
 

@@ -38,7 +38,7 @@ def draw(rows: Iterable[Row]) -> str:
         "<title>Time taken by peers, as a multiple of Maestro's</title>",
         f"<style>{_STYLE}</style>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-        '<text x="12" y="20" class="question">Time taken, as a multiple of Maestro\'s in the same run</text>',
+        '<text x="12" y="12" class="question">Time taken, as a multiple of Maestro\'s in the same run</text>',
     ]
     for power in range(low, high + 1):
         x = across(10.0**power)

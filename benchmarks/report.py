@@ -1,4 +1,4 @@
-"""Figures as people, machines and the README read them. Everything here is made from rows alone."""
+"""Figures as people, machines and documents read them. Everything here is made from rows alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.row import Row
 
-#: The run that the README shows, and the plot made from it.
+#: The run that docs/performance.md shows, and the plot made from it.
 RECORDED = Path(__file__).parent / "results.json"
-PLOT = Path(__file__).parent / "results.svg"
+PLOT = Path(__file__).parent.parent / "docs" / "benchmarks.svg"
 
 #: What took part, for whoever wants to know how old a figure is.
 PACKAGES = (
@@ -78,18 +78,18 @@ def recorded_rows(found: dict[str, object]) -> list[Row]:
 
 
 def recorded() -> dict[str, object]:
-    """Read the run that the README shows."""
+    """Read the run that docs/performance.md shows."""
     found: dict[str, object] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
 
 
-def readme_part(found: dict[str, object]) -> str:
-    """Return what the README says of a run: the plot, and every target with its figure."""
+def document_part(found: dict[str, object]) -> str:
+    """Return what docs/performance.md says of a run: the plot, and every target with its figure."""
     rows = [row for row in recorded_rows(found) if has_target(row)]
     machine: dict[str, object] = found["machine"]  # type: ignore[assignment]
     where = f"{machine['cores']} cores, Python {machine['python']}"
     lines = [
-        f"![Peers beside Maestro](benchmarks/{PLOT.name})",
+        f"![Peers beside Maestro]({PLOT.name})",
         "",
         f"{closing(found)[0]} on {where}. Figures are ratios of medians, taken in turns in one run.",
         "",

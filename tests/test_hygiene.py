@@ -16,7 +16,7 @@ import maestro_state
 from maestro_state.state import scripts
 from maestro_state.state.keys import NAMES
 from maestro_state.vocabulary import FROZEN, TRANSITIONS
-from tools import documents, unasync
+from tools import documents, reference, unasync
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for top in ("maestro_state", "workers", "cli", "tests", "tools") for path in (ROOT / top).rglob("*.py")]
@@ -34,7 +34,7 @@ def test_generated_code_and_documents_are_fresh():
     assert documents.main(check=True) == 0
 
 
-@pytest.mark.parametrize(("words", "command"), list(documents.commands()))
+@pytest.mark.parametrize(("words", "command"), list(reference.commands()))
 def test_every_command_has_help_with_an_example(words: str, command: click.Command):
     """A newcomer sees how each command is used."""
     text = command.help or ""

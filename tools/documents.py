@@ -1,109 +1,26 @@
-"""Write the parts of README.md and ARCHITECTURE.md that say what code says: `python -m tools.documents` writes,
-`--check` only compares. Each part stands between `<!-- name -->` and `<!-- /name -->`.
+"""Write what documents say that code says too: `python -m tools.documents` writes, `--check` only compares.
+
+Pages of `docs/` are written by people; a part between `<!-- name -->` and `<!-- /name -->` is made here. Pages below
+`docs/reference/` are made whole, by `tools/reference.py`.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
 
-import click
-from maestro_cli.main import COMMANDS
-
 from benchmarks import plot, report
-from maestro_state import errors
-from maestro_state.state.keys import KEY_GROUPS
-from maestro_state.state.scripts import load, names
 from maestro_state.tools.catalogue import TOOLS
 from maestro_state.tools.options import MODES
 from maestro_state.tools.tool import CONVERSATION, FILE, Tool
-from maestro_state.vocabulary import TRANSITIONS, Liveness, SessionState
+from tools import reference
+from tools.reference import table
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 _PART = re.compile(r"<!-- (?P<name>[a-z-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield every command with the words that call it."""
-
-    def walk(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-        if isinstance(command, click.Group):
-            for name, child in command.commands.items():
-                yield from walk(f"{words} {name}", child)
-        else:
-            yield words, command
-
-    for name, (module, attribute, _) in COMMANDS.items():
-        yield from walk(f"maestro {name}", getattr(import_module(module), attribute))
-
-
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
-
-
-def _commands() -> str:
-    rows = []
-    for words, command in commands():
-        arguments = [
-            (f"[{one.make_metavar(click.Context(command))}]" if not one.required else one.human_readable_name.upper())
-            for one in command.params
-            if isinstance(one, click.Argument)
-        ]
-        rows.append((f"`{' '.join([words, *arguments])}`".replace("[[", "[").replace("]]", "]").replace("]…]", "…]"),
-                     command.get_short_help_str(200)))  # fmt: skip
-    return _table(("command", "what it does"), rows)
-
-
-def _settings() -> str:
-    from maestro_state.local.settings import PROJECT, RULES, TRUSTED
-
-    in_file = {PROJECT: "yes", TRUSTED: "trusted"}
-    rows = []
-    for name, rule in RULES.items():
-        default = "login name" if callable(rule.default) else "" if rule.default is None else f"`{rule.default}`"
-        rows.append((f"`MAESTRO_{name.upper()}`", default, in_file.get(rule.scope, "no"), rule.meaning))
-    return _table(("setting", "default", "project's file", "meaning"), rows)
-
-
-def _keyspace() -> str:
-    rows = []
-    for group, keys in KEY_GROUPS.items():
-        tag = "<task>" if group == "lease" else "index" if group.endswith("index") else "<id>"
-        start = "" if group == "queue" else f"<ns>:{{{tag}}}"
-        rows += [(f"`{start}{key.suffix}`", group, key.type, key.holds, key.writers) for key in keys]
-    return _table(("key", "group", "type", "holds", "written by"), rows)
-
-
-def _scripts() -> str:
-    rows = []
-    for name in names():
-        script = load(name)
-        rows.append((f"`{name}`", " ".join(script.keys), " ".join(script.returns)))
-    return _table(("script", "touches", "answers"), rows)
-
-
-def _states() -> str:
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {SessionState.STARTED}: start_session"]
-    for script, steps in TRANSITIONS.items():
-        moves = [(before, after) for before, afters in steps.items() for after in afters if before != after]
-        lines += [f"    {before} --> {after}: {script}" for before, after in moves]
-    return "\n".join([*lines, "```"])
-
-
-def _glossary() -> str:
-    members = [*SessionState, *Liveness]
-    rows = [(f"`{member.value}`", f"`{type(member).__name__}.{member.name}`") for member in members]
-    return _table(("value", "code"), rows)
-
-
-def _errors() -> str:
-    found = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.MaestroError)]
-    rows = [(f"`{one.code}`", str(one.exit_code), (one.__doc__ or "").splitlines()[0]) for one in found]
-    return _table(("error.code", "exit", "meaning"), rows)
 
 
 def _tool_words() -> str:
@@ -123,7 +40,7 @@ def _tool_words() -> str:
     rows += [(f"`--mode {name}`", *(mode(tool, name) for tool in agents)) for name in MODES]
     rows.append(("`--continue`", *(f"`{' '.join(tool.resume)}`".replace(CONVERSATION, "ID") for tool in agents)))
     rows += [(f"a file: {kind}", *(files(tool, kind) for tool in agents)) for kind in ("image", "pdf")]
-    return _table(("", *(tool.name for tool in agents)), rows)
+    return table(("", *(tool.name for tool in agents)), rows)
 
 
 def _modes() -> str:
@@ -132,24 +49,25 @@ def _modes() -> str:
         for tool in TOOLS
         if tool.modes
     ]
-    return _table(("it may …", *(f"`{mode}`" for mode in MODES)), rows)
+    return table(("it may …", *(f"`{mode}`" for mode in MODES)), rows)
 
 
-def _benchmarks() -> str:
-    return report.readme_part(report.recorded())
+def _decisions() -> str:
+    rows = []
+    for path in sorted((DOCS / "adr").glob("[0-9]*.md")):
+        title, *lines = path.read_text(encoding="utf-8").splitlines()
+        date = next(line.removeprefix("Date: ") for line in lines if line.startswith("Date: "))
+        number, _, name = title.removeprefix("# ").partition(". ")
+        rows.append((number, f"[{name}](adr/{path.name})", date))
+    return table(("", "decision", "date"), rows)
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "commands": _commands,
-    "settings": _settings,
-    "keyspace": _keyspace,
-    "scripts": _scripts,
-    "states": _states,
-    "glossary": _glossary,
-    "errors": _errors,
+    "state-words": reference.state_words,
     "modes": _modes,
     "tool-words": _tool_words,
-    "benchmarks": _benchmarks,
+    "benchmarks": lambda: report.document_part(report.recorded()),
+    "decisions": _decisions,
 }
 
 
@@ -164,21 +82,24 @@ def fill(text: str) -> str:
     return _PART.sub(part, text)
 
 
+def expected() -> dict[Path, str]:
+    """Return every document with what it should say."""
+    by_hand = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted(DOCS.glob("*.md"))]
+    found = {path: fill(path.read_text(encoding="utf-8")) for path in by_hand}
+    found |= {DOCS / "reference" / name: page() for name, page in reference.PAGES.items()}
+    found[report.PLOT] = plot.draw(report.recorded_rows(report.recorded()))
+    return found
+
+
 def main(check: bool) -> int:
     """Write or compare the documents, and the plot that one of them shows."""
     stale = []
-    for name in ("README.md", "ARCHITECTURE.md", "docs/tools.md"):
-        path = ROOT / name
-        text = path.read_text(encoding="utf-8")
-        if fill(text) != text:
-            stale.append(name)
+    for path, text in expected().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(str(path.relative_to(ROOT)))
             if not check:
-                path.write_text(fill(text), encoding="utf-8")
-    drawn = plot.draw(report.recorded_rows(report.recorded()))
-    if report.PLOT.read_text(encoding="utf-8") != drawn:
-        stale.append(report.PLOT.name)
-        if not check:
-            report.PLOT.write_text(drawn, encoding="utf-8")
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
     if stale:
         print("stale:" if check else "wrote:", ", ".join(stale), "(make generate)" if check else "")
     return int(check and bool(stale))

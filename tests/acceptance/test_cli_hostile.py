@@ -13,7 +13,7 @@ import pytest
 from maestro_cli.main import run
 
 from tests.support.embedded_project import temporary_project
-from tools import documents
+from tools import reference
 
 #: A title that is set, a colour we never use, the same with one byte (C1), directions turned, hidden text.
 HOSTILE = (
@@ -121,7 +121,7 @@ def test_no_view_obeys_what_is_stored(project: Path, monkeypatch: pytest.MonkeyP
     """Every command, on a terminal and with --json, among them every refusal: nothing to obey, nothing turned round."""
     session = json.loads(on_terminal(monkeypatch, "session", "start", "hostile", "--note", HOSTILE, "--json"))["id"]
     work = on_terminal(monkeypatch, "wsession", "start", "task", "--entity", f"track={HOSTILE}").split()[0]
-    names = [words.removeprefix("maestro ") for words, _ in documents.commands()]
+    names = [words.removeprefix("maestro ") for words, _ in reference.commands()]
     shown = 0
     for call in calls(names):
         words = [word.replace("{session}", session).replace("{work}", work) for word in call]

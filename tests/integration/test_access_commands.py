@@ -12,7 +12,7 @@ from maestro_state.net import connect
 from tests.support.accounts import guarded
 from tests.support.cli_runs import MAESTRO
 from tests.support.programs import running
-from tools.documents import commands
+from tools.reference import commands
 
 #: Every command once, in an order in which each can do its work; words in braces are filled in.
 ANAS = [

@@ -19,7 +19,7 @@ from tests.support.embedded_project import call, temporary_project
 from tests.support.foreign_archives import seen, write_foreign
 from tests.support.stored import filler
 from tests.support.waiting import wait_until
-from tools.documents import commands
+from tools.reference import commands
 
 DAY_MS = 24 * 3600 * 1000
 

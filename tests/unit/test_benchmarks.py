@@ -1,4 +1,4 @@
-"""Benchmarks are honest: what counts as met, that no peer is dropped unseen, and that the README shows one run."""
+"""Benchmarks are honest: what counts as met, that no peer is dropped unseen, and that documents show one run."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ def test_a_question_that_takes_too_long_is_interrupted_and_named():
     assert "breadcrumbs: took longer than its time" in found.stderr
 
 
-def test_the_readme_shows_the_recorded_run():
+def test_the_documents_show_the_recorded_run():
     """Its table and its plot are those made from the recorded figures; another figure would change both."""
     recorded = report.recorded()
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert report.readme_part(recorded) in text
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert report.document_part(recorded) in text
     assert fill(text) == text
     rows = report.recorded_rows(recorded)
     drawn = plot.draw(rows)
@@ -141,11 +141,11 @@ def test_the_readme_shows_the_recorded_run():
     place = next(at for at, one in enumerate(rows) if one.peer and one.faster and one.question in plot.DRAWN)
     other = [*rows[:place], replace(rows[place], ours=rows[place].ours * 3), *rows[place + 1 :]]
     assert plot.draw(other) != drawn
-    assert report.readme_part(report.document(other, {})) not in text
+    assert report.document_part(report.document(other, {})) not in text
 
 
 def test_the_recorded_run_has_every_peer():
-    """None is missing from the figures that the README shows."""
+    """None is missing from the figures that docs/performance.md shows."""
     rows = [one for one in report.recorded_rows(report.recorded()) if one.peer]
     assert set(peers.HISTORIES) | set(peers.LISTS) | {"rq info", "llm --version"} <= {one.reference for one in rows}
     absent = {one.reference for one in rows if one.theirs is None and "cannot list" not in one.note}

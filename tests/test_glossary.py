@@ -1,0 +1,95 @@
+"""One word for each thing: product code uses the trade's words, those of docs/glossary.md, and none that it rules out.
+
+Identifiers, comments, docstrings, messages and scripts are read, each file as one text. Where English needs a word of
+the page's last table for something else, the pattern here says so.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+FILES = sorted(
+    path
+    for top in ("maestro_state", "workers", "cli")
+    for kind in ("*.py", "*.lua")
+    for path in (ROOT / top).rglob(kind)
+)
+
+#: Word of the page → where it is used so: as a part of an identifier, or as prose.
+RULED_OUT: dict[str, str] = {
+    "sign of life": r"\bsigns?[ _]of[ _]life\b",
+    "look": r"\b(a|the|each|every|one|next|last|first|two|three|further|no|another) looks?\b|\blooks? each\b"
+    r"|\w_looks?\b|\blooks?_\w|\.look\b|\blook[:=(]|\bdef look\b",
+    "put back": r"\b(put|puts|putting)[ _](\w+ ){0,2}back\b",
+    "leave": r"\b(leaves|leaving)[ _]with\b|\bleaving\b|\bhas_left\b|\bis_leaving\b"
+    r"|(process|worker|server|supervisor|terminal|lease|caller)s? (that )?(leaves?|left)\b",
+    "stranger": r"\bstrangers?\b",
+    "patience": r"\bpatien(ce|t)\b",
+    "lane": r"\blanes?\b(?!:)",
+    "letter": r"\bdead_letter\b|\bletter_",
+    "family": r"\bfamil(y|ies)\b",
+    "shift": r"\bshifts?\b",
+    "aftermath": r"\baftermath\b",
+    "insiders": r"\binsiders?\b",
+}
+
+#: Files that are not converted yet, one a line: `python -m tests.test_glossary` writes it anew. To be empty in the end.
+LIST = ROOT / "tests" / "support" / "unconverted_words.txt"
+UNCONVERTED = frozenset(LIST.read_text(encoding="utf-8").split())
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words of a text that the glossary rules out."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)
+    return [word for word, form in RULED_OUT.items() if re.search(form, apart, re.IGNORECASE)]
+
+
+def unconverted() -> list[str]:
+    """Return the files that use such a word now."""
+    return [str(path.relative_to(ROOT)) for path in FILES if words_in(path.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_uses_the_words_of_the_trade(path: Path):
+    """Nothing that the glossary rules out, except in files that are listed as not converted."""
+    assert str(path.relative_to(ROOT)) in UNCONVERTED or not words_in(path.read_text(encoding="utf-8"))
+
+
+def test_converted_files_are_off_the_list():
+    """A file that was converted, or moved, is held to the page from then on: `python -m tests.test_glossary`."""
+    assert sorted(UNCONVERTED) == sorted(UNCONVERTED & set(unconverted()))
+
+
+def test_the_page_and_the_patterns_are_one_list():
+    """Each word that the page rules out is looked for, and no other."""
+    rows = re.search(r"## Not used\n(.*)", PAGE, re.DOTALL)
+    assert rows
+    assert set(re.findall(r"^\| ([a-z ]+) \|", rows[1], re.MULTILINE)) - {"not"} == set(RULED_OUT)
+
+
+SAMPLES = (
+    "# a sign of life each second", "def look_at(run): ...", "between two looks", "puts the job back", "class Patience",
+    "a stranger's file", "the worker leaves", "is_leaving = True", "each lane of calls", "a key of the family", "SHIFT",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_the_words_would_be_found(text: str):
+    """The patterns have teeth."""
+    assert words_in(text)
+
+
+def test_plain_english_is_not_ruled_out():
+    """The same words in another sense stay free."""
+    assert not words_in(
+        "it looks like a secret; somebody looks at it; letters and digits; what is left; leave it as it is"
+    )
+
+
+if __name__ == "__main__":
+    LIST.write_text("".join(f"{name}\n" for name in unconverted()), encoding="utf-8")
