@@ -8,18 +8,17 @@ server is, database, user, password, credential provider, TLS, retries, connecti
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
-import redis
-import redis.asyncio as aredis
-from redis import sentinel
-from redis.asyncio import cluster as acluster
-from redis.asyncio import retry as aretry
-from redis.asyncio import sentinel as asentinel
+import redis.asyncio.cluster
+import redis.asyncio.retry
+import redis.asyncio.sentinel
+import redis.cluster
+import redis.retry
+import redis.sentinel
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.cluster import ClusterNode
 from redis.credentials import CredentialProvider
-from redis.retry import Retry
 
 from maestro_state.errors import ConfigError
 from maestro_state.net.discovery import RawCluster
@@ -28,75 +27,46 @@ from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
 from maestro_state.net.url import Address, masked
 
 #: Settings of connections that redis-py adds for itself, or that need RESP3; by how their names begin.
-_INTERNAL = (
-    "maint_",
-    "oss_",
-    "orig_",
-    "himport_",
-    "cache",
-    "connection_pool",
-    "event_dispatcher",
-    "response_callbacks",
-)
+_INTERNAL = ("maint_", "oss_", "orig_", "himport_", "cache", "connection_pool", "event_dispatcher", "response_")
 #: Pauses between redis-py's own tries where they cannot be read from the client, in seconds: its default.
 _BACKOFF_S = {"base": 1, "cap": 10}
 
 
 @dataclass(frozen=True)
 class _World:
-    """The classes of redis-py for blocking calls, or for an event loop."""
+    """redis-py for blocking calls, or for an event loop: the same names in different modules."""
 
-    word: str
-    client: Any
-    cluster: Any
-    new_cluster: Any
-    node: Any
-    pool: Any
-    blocking_pool: Any
-    sentinel: Any
-    sentinel_pool: Any
+    use: str
+    name: str
+    base: ModuleType
+    sentinel: ModuleType
+    cluster: ModuleType
     retry: Any
-    connections: tuple[Any, ...]
+    new_cluster: Any
+
+    def has(self, client: Any) -> bool:
+        """Tell whether a client is one of these."""
+        return isinstance(client, (self.base.Redis, self.base.RedisCluster))
+
+    def connection(self, name: str) -> Any:
+        """Return the class of connections that redis-py has under a name; None if it has none."""
+        return getattr(self.base, name, None) or getattr(self.sentinel, name, None)
 
 
-_SYNC = _World(
-    "redis.Redis or redis.RedisCluster",
-    redis.Redis,
-    redis.RedisCluster,
-    RawCluster,
-    ClusterNode,
-    redis.ConnectionPool,
-    redis.BlockingConnectionPool,
-    sentinel.Sentinel,
-    sentinel.SentinelConnectionPool,
-    Retry,
-    (
-        redis.Connection,
-        redis.SSLConnection,
-        redis.UnixDomainSocketConnection,
-        sentinel.SentinelManagedConnection,
-        sentinel.SentinelManagedSSLConnection,
-    ),
-)
+_SYNC = _World("blocking", "redis", redis, redis.sentinel, redis.cluster, redis.retry.Retry, RawCluster)
 _ASYNC = _World(
-    "redis.asyncio.Redis or redis.asyncio.RedisCluster",
-    aredis.Redis,
-    aredis.RedisCluster,
-    aredis.RedisCluster,
-    acluster.ClusterNode,
-    aredis.ConnectionPool,
-    aredis.BlockingConnectionPool,
-    asentinel.Sentinel,
-    asentinel.SentinelConnectionPool,
-    aretry.Retry,
-    (
-        aredis.Connection,
-        aredis.SSLConnection,
-        aredis.UnixDomainSocketConnection,
-        asentinel.SentinelManagedConnection,
-        asentinel.SentinelManagedSSLConnection,
-    ),
+    "asyncio",
+    "redis.asyncio",
+    redis.asyncio,
+    redis.asyncio.sentinel,
+    redis.asyncio.cluster,
+    redis.asyncio.retry.Retry,
+    redis.asyncio.RedisCluster,
 )
+_CLUSTERS = (redis.RedisCluster, redis.asyncio.RedisCluster)
+_SENTINEL_POOLS = (redis.sentinel.SentinelConnectionPool, redis.asyncio.sentinel.SentinelConnectionPool)
+_BLOCKING_POOLS = (redis.BlockingConnectionPool, redis.asyncio.BlockingConnectionPool)
+_TLS = (redis.SSLConnection, redis.asyncio.SSLConnection)
 
 
 @dataclass(frozen=True)
@@ -108,13 +78,13 @@ class Twin:
 
 def connection_of(client: Any) -> LibraryConnection:
     """Return a blocking connection to the server of a client."""
-    owns_sentinels = isinstance(client, Twin)
-    if isinstance(client, Twin):
+    if is_twin := isinstance(client, Twin):
         client = client.client
     else:
         _check(client, _SYNC, "Maestro(client=…)")
+    # The sentinels of a client are asked over its own connections; a twin's had to be made.
     return LibraryConnection(
-        lambda limit_s: _like(client, _SYNC, limit_s), where=_where(client), owns_sentinels=owns_sentinels
+        lambda limit_s: _like(client, _SYNC, limit_s), where=_where(client), owns_sentinels=is_twin
     )
 
 
@@ -137,7 +107,7 @@ def companion_client(client: Any, blocking: Any) -> Any:
     if blocking is not None:
         _check(blocking, _SYNC, "AsyncMaestro(blocking_client=…)")
         return blocking
-    if isinstance(client, _ASYNC.client):
+    if not isinstance(client, _CLUSTERS):
         pool = client.connection_pool
         _connection_class(pool.connection_class, pool.connection_kwargs, client, _SYNC)
     return Twin(client)
@@ -146,21 +116,21 @@ def companion_client(client: Any, blocking: Any) -> Any:
 def url_of(client: Any) -> str:
     """Return the address of a client's server, without user and password."""
     client = client.client if isinstance(client, Twin) else client
-    if not isinstance(client, (_SYNC.client, _SYNC.cluster, _ASYNC.client, _ASYNC.cluster)):
-        raise ConfigError(f"client= takes a redis-py client, not {type(client).__name__}", hint=_SYNC.word)
+    if not _ASYNC.has(client):
+        _check(client, _SYNC, "Maestro(client=…)")
     return masked(_address(client)).replace("%", "%25")
 
 
 def _check(client: Any, world: _World, taker: str) -> None:
-    if not isinstance(client, (world.client, world.cluster)):
+    if not world.has(client):
         kind = f"{type(client).__module__}.{type(client).__name__}"
-        raise ConfigError(f"{taker} takes a client for {_USES[world.word]} calls, not {kind}", hint=f"use {world.word}")
+        raise ConfigError(
+            f"{taker} takes a redis-py client for {world.use} calls, not {kind}",
+            hint=f"use {world.name}.Redis or {world.name}.RedisCluster",
+        )
     pool = getattr(client, "connection_pool", None)
-    if isinstance(pool, world.sentinel_pool) and not pool.is_master:
+    if isinstance(pool, _SENTINEL_POOLS) and not pool.is_master:
         raise ConfigError("client= leads to a replica, which takes no writes", hint="use Sentinel.master_for()")
-
-
-_USES = {_SYNC.word: "blocking", _ASYNC.word: "asyncio"}
 
 
 def _where(client: Any) -> Where:
@@ -168,16 +138,16 @@ def _where(client: Any) -> Where:
 
 
 def _address(client: Any) -> Address:
-    if isinstance(client, (_SYNC.cluster, _ASYNC.cluster)):
+    if isinstance(client, _CLUSTERS):
         return Address("redis+cluster", tuple(_nodes(client)))
     pool = client.connection_pool
     options = pool.connection_kwargs
     db = int(options.get("db") or 0)
-    if isinstance(pool, (_SYNC.sentinel_pool, _ASYNC.sentinel_pool)):
+    if isinstance(pool, _SENTINEL_POOLS):
         return Address("redis+sentinel", _sentinels(pool.sentinel_manager), db=db, service=pool.service_name)
     if options.get("path"):
         return Address("unix", path=options["path"], db=db)
-    is_tls = issubclass(pool.connection_class, (redis.SSLConnection, aredis.SSLConnection))
+    is_tls = issubclass(pool.connection_class, _TLS)
     host = str(options.get("host") or "localhost"), int(options.get("port") or 6379)
     return Address("rediss" if is_tls else "redis", (host,), db=db, tls=is_tls)
 
@@ -198,26 +168,26 @@ def _like(client: Any, world: _World, limit_s: float | None) -> Any:
     changed: dict[str, Any] = {"protocol": 2, "decode_responses": False, "encoding": "utf-8"}
     if limit_s is not None:
         changed["socket_timeout"] = limit_s
-    if isinstance(client, (_SYNC.cluster, _ASYNC.cluster)):
+    if isinstance(client, _CLUSTERS):
         return _cluster_like(client, world, changed)
     pool = client.connection_pool
     options = _options(pool.connection_kwargs, world) | changed
     kinds: dict[str, Any] = {"connection_class": _connection_class(pool.connection_class, options, client, world)}
-    kind = world.pool
+    kind = world.base.ConnectionPool
     if limit_s is None:  # reads that wait in the server have their own connections, as many as there are
         kinds["max_connections"] = pool.max_connections
-        if isinstance(pool, (_SYNC.blocking_pool, _ASYNC.blocking_pool)):
-            kind = world.blocking_pool
+        if isinstance(pool, _BLOCKING_POOLS):
+            kind = world.base.BlockingConnectionPool
             kinds["timeout"] = pool.timeout
-    if isinstance(pool, (_SYNC.sentinel_pool, _ASYNC.sentinel_pool)):
-        made = world.sentinel_pool(
+    if isinstance(pool, _SENTINEL_POOLS):
+        made = world.sentinel.SentinelConnectionPool(
             pool.service_name, _manager(pool, world), check_connection=pool.check_connection, **kinds, **options
         )
     else:
         made = kind(**kinds, **options)
-    own = type(client)
+    own, base = type(client), world.base.Redis
     # A class that is made as redis-py's is keeps what it adds to commands: tracing, say.
-    face = own if issubclass(own, world.client) and own.__init__ is world.client.__init__ else world.client
+    face = own if issubclass(own, base) and own.__init__ is base.__init__ else base
     new = face(connection_pool=made, credential_provider=options.get("credential_provider"))
     new.auto_close_connection_pool = True
     return new
@@ -239,18 +209,18 @@ def _retry(found: Any, world: _World) -> Any:
 
 def _connection_class(found: Any, options: dict[str, Any], client: Any, world: _World) -> Any:
     """Return the class of the world's connections; ConfigError for what only the other world has."""
-    if isinstance(client, (world.client, world.cluster)):
+    if world.has(client):
         return found
     provider = options.get("credential_provider")
     asks = getattr(type(provider), "get_credentials", None)
-    if found not in _ASYNC.connections:
+    if found is not _ASYNC.connection(found.__name__):
         reason = f"connections of a class of your own ({found.__name__})"
     elif options.get("redis_connect_func"):
         reason = "connections with a redis_connect_func"
     elif provider is not None and asks is CredentialProvider.get_credentials:
         reason = "a credential provider without get_credentials()"
     else:
-        return _SYNC.connections[_ASYNC.connections.index(found)]
+        return world.connection(found.__name__)
     raise ConfigError(
         f"no blocking client can be made like client=: it has {reason}", hint="give AsyncMaestro blocking_client= too"
     )
@@ -259,10 +229,10 @@ def _connection_class(found: Any, options: dict[str, Any], client: Any, world: _
 def _manager(pool: Any, world: _World) -> Any:
     """Return what finds the master: the client's own, or one like it."""
     manager = pool.sentinel_manager
-    if isinstance(manager, world.sentinel):
+    if isinstance(manager, world.sentinel.Sentinel):
         return manager
     options = _options(manager.sentinel_kwargs, world)
-    return world.sentinel(_sentinels(manager), manager.min_other_sentinels, sentinel_kwargs=options)
+    return world.sentinel.Sentinel(_sentinels(manager), manager.min_other_sentinels, sentinel_kwargs=options)
 
 
 def _cluster_like(client: Any, world: _World, changed: dict[str, Any]) -> Any:
@@ -272,13 +242,13 @@ def _cluster_like(client: Any, world: _World, changed: dict[str, Any]) -> Any:
     kind = options.pop("connection_class", None)  # an asyncio client's; it says only whether it is TLS
     if kind is not None:
         kind = _connection_class(kind, options, client, world)
-        options["ssl"] = issubclass(kind, (redis.SSLConnection, aredis.SSLConnection))
+        options["ssl"] = issubclass(kind, _TLS)
     if world is _ASYNC:
         del options["redis_connect_func"]
-    elif isinstance(client, _SYNC.cluster):
+    elif world.has(client):
         options["connection_pool_class"] = manager.connection_pool_class
     return world.new_cluster(
-        startup_nodes=[world.node(host, port) for host, port in _nodes(client)],
+        startup_nodes=[world.cluster.ClusterNode(host, port) for host, port in _nodes(client)],
         retry=_retry(client.retry, world),
         address_remap=manager.address_remap,
         **options,
