@@ -24,7 +24,7 @@ _BLOCK, _OVERLAP = 1 << 20, 1 << 15
 #: Longest piece in which a URL's password and a value behind its name are looked for, in bytes.
 _NEAR, _NEAR_VALUE = 400, 200
 
-#: File names that need no look inside; `.env.example` and its like are made to be shown.
+#: File names that are not read; `.env.example` and its like are made to be shown.
 _NAMES = (
     ("environment file", (".env", ".env.*", "*.env", ".envrc")),
     ("private key file", ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.kdbx")),

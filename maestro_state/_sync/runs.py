@@ -46,7 +46,7 @@ class LiveRuns:
     def list(self, ref: str | None = None) -> RunList:
         """List every run, oldest first."""
         session_id = self._sessions.resolve(ref)
-        query = contents_ops.look_at_runs(self._server.terms, session_id, self._server.now_ms())
+        query = contents_ops.read_shown_runs(self._server.terms, session_id, self._server.now_ms())
         found: RunList = self._server.fetch_shown(query)
         # Without runs it has none, is only on disk, or is not there.
         return found or (self._sessions.source(session_id)).runs()
@@ -58,7 +58,7 @@ class LiveRuns:
         """
         session_id = self._sessions.resolve(ref)
         number = self._last(session_id) if run_id == "last" else ops.check_run_id(run_id)
-        query = ops.look_at_run(self._server.terms, session_id, number, self._server.now_ms())
+        query = ops.read_shown_run(self._server.terms, session_id, number, self._server.now_ms())
         try:
             found: Run = self._server.fetch_shown(query)
         except NotFound:

@@ -90,7 +90,7 @@ class Live:
 
     def runs(self) -> list[Run]:
         """Return every run, oldest first."""
-        query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
+        query = contents.read_shown_runs(self._server.terms, self.id, self._server.now_ms())
         found: list[Run] = self._server.fetch_shown(query)
         return found
 

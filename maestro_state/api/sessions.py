@@ -194,8 +194,8 @@ class Sessions(Records):
 
         return Expiry(self._server, self._places).freeze_listed(over, kept)
 
-    def _view(self) -> index_ops.Look:
-        return index_ops.Look(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
+    def _view(self) -> index_ops.View:
+        return index_ops.View(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
 
     def _present(self, listed: index_ops.Listed) -> Live:
         """Leave out what the index still has but the server has let go; only what may be gone is asked for."""

@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     skipped: list[Skipped]
 
 
-def looks_like_path(text: str) -> bool:
+def is_path_like(text: str) -> bool:
     """Tell whether a text that names no file was probably meant to name one."""
     if text.startswith(("./", "../", "/", "~/")):
         return "\n" not in text
@@ -72,7 +72,7 @@ class _Choosing:
         """Sort one argument."""
         if not argument:
             raise InvalidValue("an argument is empty")
-        is_path = must_be_file or looks_like_path(argument)
+        is_path = must_be_file or is_path_like(argument)
         if "\0" not in argument and os.path.lexists(os.path.join(self._folder, argument)):
             self._take_path(argument)
         elif is_path and _has_magic(argument) and "\0" not in argument:

@@ -83,7 +83,7 @@ class AsyncRecords:
     async def newest(self, count: int) -> SessionList:
         """List the live sessions last active, in one round trip however many there are."""
         terms, active = self._server.terms, await in_thread(self._project.active)
-        view = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, active)
+        view = index_ops.View(self._server.now_ms(), terms.idle_after_ms, active)
         return SessionList(await self._server.run(index_ops.newest_sessions(terms, count, view)))
 
     async def read(self, ref: str | None = None) -> Session:

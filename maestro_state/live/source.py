@@ -89,7 +89,7 @@ class AsyncLive:
 
     async def runs(self) -> list[Run]:
         """Return every run, oldest first."""
-        query = contents.look_at_runs(self._server.terms, self.id, self._server.now_ms())
+        query = contents.read_shown_runs(self._server.terms, self.id, self._server.now_ms())
         found: list[Run] = await self._server.fetch_shown(query)
         return found
 

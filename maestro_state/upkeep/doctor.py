@@ -65,7 +65,7 @@ class Health:
         from maestro_state.mirror.reader import index_rows
 
         terms = self._server.terms
-        view = index_ops.Look(self._server.now_ms(), terms.idle_after_ms, None)
+        view = index_ops.View(self._server.now_ms(), terms.idle_after_ms, None)
         listed: index_ops.Listed = self._server.fetch(index_ops.list_sessions(terms, view))
         rows = [IndexRow.of(row) for row in listed.rows]
         live = {row.id for row in rows}

@@ -260,7 +260,7 @@ class Sweep:
         return cursor
 
     def _repair(self, report: SweepReport, cursor: str, *, is_new: bool) -> str:
-        """Put sessions back that the index has lost, or whose changes it does not know; return where to go on.
+        """Restore sessions that the index has lost, or whose changes it does not know; return where to go on.
 
         Whoever made a change indexes it, and may have been killed before that.
         """

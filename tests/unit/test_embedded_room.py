@@ -53,7 +53,7 @@ def _disk(monkeypatch, *, total: int, free: int) -> None:
 def test_a_hundredth_of_the_disk_is_kept_free(folder, monkeypatch, total, free, is_full):
     """At least one megabyte and at most 32; a file system that does not count is not full."""
     _disk(monkeypatch, total=total, free=free)
-    assert room.looks_full(folder) is is_full
+    assert room.is_full(folder) is is_full
 
 
 def test_the_server_is_told_only_what_is_new(folder, monkeypatch):

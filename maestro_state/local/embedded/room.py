@@ -22,7 +22,7 @@ MIN_ROOM_BYTES, MAX_ROOM_BYTES = 1 << 20, 32 << 20
 REFUSE_WRITES = "min-replicas-to-write"
 
 
-def looks_full(folder: int) -> bool:
+def is_full(folder: int) -> bool:
     """Say whether the file system itself counts too little room; costs next to nothing, and knows no quotas."""
     found = os.fstatvfs(folder)
     if not found.f_blocks:
@@ -33,7 +33,7 @@ def looks_full(folder: int) -> bool:
 
 def storage_trouble(folder: int) -> str | None:
     """Say why nothing can be written, if so, by taking the room and giving it back."""
-    if looks_full(folder):
+    if is_full(folder):
         return "No space left on device"
     probe = f".probe.{os.urandom(6).hex()}"
     try:
@@ -62,7 +62,7 @@ class Room:
 
         Raises what `Link.call` raises.
         """
-        writes = not looks_full(folder) if self._writes else storage_trouble(folder) is None
+        writes = not is_full(folder) if self._writes else storage_trouble(folder) is None
         if writes == self._writes:
             return None
         link.call("CONFIG", "SET", REFUSE_WRITES, "0" if writes else "1")

@@ -63,7 +63,7 @@ def read_items(terms: Terms, session_id: str) -> Query:
     return Query(("HGETALL", terms.keys.of_session(session_id, "items")), read)
 
 
-#: Why a run ended whose owner gave no more signs of life.
+#: Why a run ended whose owner gave no more heartbeats.
 LOST = "its worker was lost while it ran"
 
 
@@ -123,7 +123,7 @@ def read_runs(terms: Terms, session_id: str) -> Query:
     return Query(("HGETALL", terms.keys.of_session(session_id, "runs")), lambda reply: runs_in(fields_of(reply)))
 
 
-def look_at_runs(terms: Terms, session_id: str, now_ms: int) -> Query:
+def read_shown_runs(terms: Terms, session_id: str, now_ms: int) -> Query:
     """Read every run, oldest first: as they are shown, and, if that differs, as they are recorded."""
 
     def read(reply: list[bytes]) -> tuple[list[Run], list[Run] | None]:

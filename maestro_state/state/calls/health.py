@@ -56,7 +56,7 @@ def silent() -> Check:
 
 
 def judge_access(*, is_open: bool | None, is_local: bool, is_encrypted: bool) -> list[Check]:
-    """Say who else can reach a server over the network; `is_open` says whether it lets a stranger in, if known."""
+    """Say who else can reach a server over the network; `is_open` says whether it lets anybody in, if known."""
     if is_open:
         detail = "the server asks for no password: whoever reaches it can read and change everything"
         return [Check("access", "warn" if is_local else "fail", detail, "maestro acl writes an access list")]

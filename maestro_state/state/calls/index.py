@@ -50,7 +50,7 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     archived_id: str | None
 
 
-class Look(NamedTuple):
+class View(NamedTuple):
     """From where a list is looked at: what rows show besides what the index has."""
 
     now_ms: int
@@ -62,7 +62,7 @@ class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=F
     """A row of a list as the index stores it: ten thousand cost one decode, and what they show costs who looks."""
 
     state: StateWord
-    look: Look = Look(0, 0, None)  #: given to each row right after decoding
+    view: View = View(0, 0, None)  #: given to each row right after decoding
 
     @property
     def slug(self) -> str:
@@ -72,7 +72,7 @@ class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=F
     @property
     def status(self) -> str:
         """How alive it was when the list was made."""
-        return liveness(self.state, int(self.last_activity_ms), self.ttl_ms, self.look.idle_after_ms, self.look.now_ms)
+        return liveness(self.state, int(self.last_activity_ms), self.ttl_ms, self.view.idle_after_ms, self.view.now_ms)
 
     @property
     def created_at(self) -> str:
@@ -92,7 +92,7 @@ class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=F
     @property
     def active(self) -> bool:
         """Tell whether it is the checkout's active one."""
-        return self.id == self.look.active
+        return self.id == self.view.active
 
     @property
     def archived(self) -> bool:
@@ -193,16 +193,16 @@ class Listed(NamedTuple):
     doubtful: list[LiveSummary]  #: their time is over, or all of them is on disk
 
 
-def _listed(values: list[bytes | None], look: Look) -> Listed:
+def _listed(values: list[bytes | None], view: View) -> Listed:
     joined = _joined(values)
     try:
         rows = _decode_rows(joined)
     except (msgspec.DecodeError, UnicodeDecodeError):
         rows = [*_each(values, _decode_odd)]
-    # Both in one pass: rows just decoded are in no cache, so each look at all of them costs as much as decoding them.
-    doubtful, now_ms = [], look.now_ms
+    # Both in one pass: rows just decoded are in no cache, so each pass over all of them costs as much as decoding.
+    doubtful, now_ms = [], view.now_ms
     for row in rows:
-        _set(row, "look", look)
+        _set(row, "view", view)
         if row.archived_id == row.last_id or row.last_activity_ms + row.ttl_ms <= now_ms:
             doubtful.append(row)
     return Listed(rows, doubtful)
@@ -228,9 +228,9 @@ def all_sessions(terms: Terms) -> Query:
     return Query(("HVALS", terms.keys.of_index("summaries")), entries_of)
 
 
-def list_sessions(terms: Terms, look: Look) -> Query:
+def list_sessions(terms: Terms, view: View) -> Query:
     """Read every summary as a row of a list, in no order; costs what `all_sessions` does."""
-    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _listed(reply, look))
+    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _listed(reply, view))
 
 
 def running_sessions(terms: Terms) -> Query:
@@ -244,9 +244,9 @@ def count_sessions(terms: Terms) -> Query:
     return Query(("HLEN", terms.keys.of_index("summaries")), int)
 
 
-def newest_sessions(terms: Terms, count: int, look: Look) -> Call:
+def newest_sessions(terms: Terms, count: int, view: View) -> Call:
     """Read the rows of the sessions last active, newest first, in one round trip."""
-    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _listed(reply[1], look).rows)
+    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _listed(reply[1], view).rows)
 
 
 def by_activity(live: list[LiveSummary], archived: list[SessionSummary]) -> list[SessionSummary]:

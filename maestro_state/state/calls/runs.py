@@ -240,7 +240,7 @@ def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
     return Query(("HMGET", terms.keys.of_session(session_id, "runs"), *names), read)
 
 
-def look_at_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Query:
+def read_shown_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Query:
     """Read one run: as it is shown, and, if that differs, as it is recorded."""
     names = [*_fields(run_id), *(f"{run_id}:{name}" for name in ("lease", "retries", "cancel"))]
 

@@ -5,7 +5,7 @@ ARGV     job_id now_ms patience_ms life_ms fields...
 RETURNS  OK | QUEUED
 INCLUDES wrong_type
 ]]
--- Written by a stranger: the runs that waited there are put back by whoever looks after open runs next.
+-- Not written by us: the runs that waited there are requeued by whoever recovers open runs next.
 if is_wrong_type(queue, 'list') then redis.call('DEL', queue) end
 if is_wrong_type(job, 'hash') then redis.call('DEL', job) end
 if redis.call('LPOS', queue, job_id) then return {'QUEUED'} end

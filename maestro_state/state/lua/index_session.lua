@@ -16,7 +16,7 @@ if known then
   ms, seq, new_ms, new_seq = tonumber(ms), tonumber(seq), tonumber(new_ms), tonumber(new_seq)
   -- A row that does not say how far it goes is no row.
   if ms and new_ms and (ms > new_ms or (ms == new_ms and seq > new_seq)) then
-    -- What waits for a disk is believed all the same: looking once too often costs a look, once too seldom the change.
+    -- What waits for a disk is believed all the same: reading once too often costs a read, once too seldom the change.
     if is_dirty ~= '0' then
       redis.call('ZADD', dirty, 'NX', last_activity, session_id)
       keep(dirty)

@@ -7,7 +7,7 @@ INCLUDES -
 ]]
 local record = redis.call('HGETALL', session)
 if #record == 0 then return {'NOT_FOUND'} end
--- An archive that the server was not told of may be of another history: a server may be put back to an earlier state.
+-- An archive that the server was not told of may be of another history: a server may be restored to an earlier state.
 if redis.call('HGET', session, 'archived_id') ~= since then return {'MANY'} end
 local page = redis.call('XRANGE', events, '(' .. since, '+', 'COUNT', most)
 if #page == tonumber(most) or #open == tonumber(most) then return {'MANY'} end
