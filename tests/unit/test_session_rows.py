@@ -77,11 +77,11 @@ def test_a_state_of_newer_programs_is_listed_too():
 def test_rows_are_equal_when_they_show_the_same():
     """Two lists made at different moments are equal while nothing shown has changed, and cannot be written to."""
     [row] = rows_of(entry("one"))
-    again = msgspec.structs.replace(row, last_id="1-1", look=row.look._replace(now_ms=NOW + 1))
+    again = msgspec.structs.replace(row, last_id="1-1", view=row.view._replace(now_ms=NOW + 1))
     assert row == again
     assert hash(row) == hash(again)
     assert repr(row) == repr(again)
-    later = msgspec.structs.replace(row, look=row.look._replace(now_ms=NOW + 2 * HOUR))
+    later = msgspec.structs.replace(row, view=row.view._replace(now_ms=NOW + 2 * HOUR))
     assert row != later
     with pytest.raises(AttributeError):
         row.state = "finalizada"  # type: ignore[misc]
