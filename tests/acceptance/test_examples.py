@@ -17,6 +17,7 @@ PRINTED = {
     "session.py": ["run 0001 success", "why does the login fail?", "archived, every digest fits"],
     "follower.py": ["message.added three", "session.finalized", "seen again from the first one on: 4"],
     "agent.py": ["system: They asked how many tests fail: two.", "refused: conflict", "{'language': 'en'}"],
+    "own_client.py": ["['sent over redis-py']", "still mine: True"],
     "breadcrumbs.py": ["breadcrumbs: 2", "tokens: 1500", "cost: 0.02"],
 }
 
