@@ -54,6 +54,14 @@ class Folder:
         except OSError as error:
             raise _refuse(error, path) from error
 
+    def below(self, *names: str, create: bool = False, mode: int = 0o700) -> Folder:
+        """Open a folder further below, part by part, each made with this mode if told; this one is closed for it."""
+        folder = self
+        for name in names:
+            with folder:
+                folder = folder.child(name, create=create, mode=mode)
+        return folder
+
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
         descriptor = self.open_file(name)

@@ -126,6 +126,17 @@ def write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+def append_whole(descriptor: int, content: bytes) -> None:
+    """Add to the end of a file and make it durable; take back what a full disk cut short."""
+    size = os.fstat(descriptor).st_size
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
 def replace_file(
     folder: int, name: str, content: bytes | Iterable[bytes], *, mode: int = 0o600, durable: bool = True
 ) -> None:

@@ -14,9 +14,8 @@ from maestro_state.errors import Conflict, FileCorrupt
 from maestro_state.mirror import foreign
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.present import described
 from maestro_state.mirror.reader import ArchivedSession
-from maestro_state.mirror.view import View, open_view
+from maestro_state.mirror.view import View, described, open_view
 from maestro_state.mirror.writer import Generation
 from maestro_state.models.message import id_order
 

@@ -54,7 +54,7 @@ def interrupted(project: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, 
 def as_killed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Do without what a process that is not killed does at the end."""
     original = Generation.abandon
-    monkeypatch.setattr(Generation, "abandon", lambda self: self._scribes.close())
+    monkeypatch.setattr(Generation, "abandon", lambda self: self._writers.close())
     return lambda: monkeypatch.setattr(Generation, "abandon", original)
 
 

@@ -60,18 +60,9 @@ def finish_change(root: Path) -> None:
             pass
 
 
-@contextmanager
-def open_folder(root: Path, *names: str, create: bool) -> Iterator[Folder]:
-    """Open a folder of the project step by step, following no link; FileNotFoundError when it is not there."""
-    folder = Folder.open(str(root))
-    try:
-        for name in names:
-            parent = folder
-            folder = parent.child(name, create=create, mode=0o777)
-            parent.close()
-        yield folder
-    finally:
-        folder.close()
+def open_folder(root: Path, *names: str, create: bool) -> Folder:
+    """Open a folder of the project, made as its user makes folders; FileNotFoundError when it is not there."""
+    return Folder.open(str(root)).below(*names, create=create, mode=0o777)
 
 
 class PlanFiles:
