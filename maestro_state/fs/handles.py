@@ -86,7 +86,7 @@ class Folder:
         os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=folder._fd)  # noqa: SLF001 - one of our own kind
 
     def status(self, name: str) -> os.stat_result | None:
-        """Look at what is under a name, a link itself rather than its target; None when there is nothing."""
+        """Return the status of what has a name, a link itself rather than its target; None when there is nothing."""
         _check(name)
         try:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
@@ -95,12 +95,8 @@ class Folder:
 
     @property
     def descriptor(self) -> int:
-        """Return the open handle, for whoever looks at very many names inside."""
+        """Return the open handle, for whoever asks about very many names inside."""
         return self._fd
-
-    def own_status(self) -> os.stat_result:
-        """Look at this folder itself."""
-        return os.fstat(self._fd)
 
     def sync(self) -> None:
         """Make the names in this folder last."""

@@ -58,7 +58,7 @@ def open_below(top: int, names: Iterable[str], *, create: bool = False) -> int:
 
 
 def open_file(folder: int, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a file, or whatever else has the name: the caller looks what it is."""
+    """Open a file, or whatever else has the name: the caller finds out what it is."""
     return os.open(name, flags | _FILE, mode, dir_fd=folder)
 
 

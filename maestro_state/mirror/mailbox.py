@@ -159,7 +159,7 @@ class Mailbox:
         self.rejected.append(Rejected(self._named(source), reason))
 
     def _take_back(self, folder: Folder) -> None:
-        """Put back what became a breadcrumb after all: its writer paused for long, and went on."""
+        """Return what became a breadcrumb after all to its place: its writer paused for long, and went on."""
         try:
             aside = folder.child(REJECTED)
         except (FileNotFoundError, WorkFailed):

@@ -1,6 +1,6 @@
 """Archives that travel: read whole here, written whole there, every byte checked against the manifest on arrival.
 
-What arrives is believed no more than a stranger's archive: names stay inside, sizes are those announced, digests fit,
+What arrives is believed no more than any untrusted archive: names stay inside, sizes are those announced, digests fit,
 or nothing of it is kept.
 """
 

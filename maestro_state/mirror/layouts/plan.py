@@ -48,7 +48,7 @@ _LEFT_ASIDE = re.compile(
 
 def finish_change(root: Path) -> None:
     """Finish a change that somebody was killed in, if there is one: files of other programs' interest are no mixture
-    of two plans for longer than it takes anybody to come by. Costs one look where there is none.
+    of two plans for longer than it takes anybody to come by. Costs one call where there is none.
     """
     try:
         with open_folder(root, *HOME, create=False) as folder:
@@ -131,7 +131,7 @@ class PlanFiles:
         """Move the files in a child that neither a kill of this process nor one of its group can stop between two of
         them. It has our hold on the folder: whoever comes by waits for it.
 
-        There may be threads, whose locks nobody lets go of in the child: it does nothing but these calls and leaves.
+        There may be threads, whose locks nobody lets go of in the child: it does nothing but these calls and exits.
         """
         if len(note) < 2:
             return  # one is whole by itself
@@ -163,7 +163,7 @@ class PlanFiles:
                 self._folder.remove(name)
 
     def _note(self) -> dict[str, str]:
-        """Read the note and see that each file it names is there as it says; a stranger's note is not followed."""
+        """Read the note and see that each file it names is there as it says; an untrusted note is not followed."""
         try:
             note = strict_json.read(self._folder.read(JOURNAL, limit=4096) or b"")
             if not isinstance(note, dict) or not set(note) <= set(FILES.values()):
