@@ -2,55 +2,30 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Generator, Iterable
-from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Batch = TypeVar("Batch")
 
-#: Batches read but not yet sent: memory stays bounded however many files there are.
-_AHEAD = 2
-
-#: How long the reading thread waits for room before it looks whether it is still wanted, in seconds.
-_LOOK_S = 0.1
+#: Batches read, or being read, and not yet asked for: memory stays bounded however many files there are.
+_AHEAD = 3
 
 
 def ahead(batches: Iterable[Batch]) -> Generator[Batch, None, None]:
     """Yield what `batches` yields, produced by a thread of its own; what it raises is raised here."""
-    # None ends it; an exception stands for itself.
-    waiting: queue.Queue[tuple[Batch | None, BaseException | None]] = queue.Queue(_AHEAD)
-    stopped = threading.Event()
+    from concurrent.futures import ThreadPoolExecutor  # takes longer to import than a few files to read
 
-    def put(batch: Batch | None, error: BaseException | None) -> None:
-        while not stopped.is_set():
-            with suppress(queue.Full):
-                waiting.put((batch, error), timeout=_LOOK_S)
-                return
-
-    def produce() -> None:
+    source = iter(batches)
+    # Also when the caller stops early: the files it reads from are closed after the thread has ended.
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
+        coming: deque[Future[Batch | None]] = deque(thread.submit(next, source, None) for _ in range(_AHEAD))
         try:
-            for batch in batches:
-                put(batch, None)
-                if stopped.is_set():
-                    return
-        except BaseException as error:  # noqa: BLE001 - handed over, and raised where the batches are used
-            put(None, error)
-        else:
-            put(None, None)
-
-    thread = threading.Thread(target=produce, name="read-ahead")
-    thread.start()
-    try:
-        while True:
-            batch, error = waiting.get()
-            if error is not None:
-                raise error
-            if batch is None:
-                return
-            yield batch
-    finally:
-        # Also when the caller stops early: the files it reads from are closed after this.
-        stopped.set()
-        thread.join()
+            while (batch := coming.popleft().result()) is not None:
+                coming.append(thread.submit(next, source, None))
+                yield batch
+        finally:
+            thread.shutdown(cancel_futures=True)

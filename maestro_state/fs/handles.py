@@ -54,6 +54,14 @@ class Folder:
         except OSError as error:
             raise _refuse(error, path) from error
 
+    def below(self, *names: str, create: bool = False, mode: int = 0o700) -> Folder:
+        """Open a folder further below, part by part, each made with this mode if told; this one is closed for it."""
+        folder = self
+        for name in names:
+            with folder:
+                folder = folder.child(name, create=create, mode=mode)
+        return folder
+
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
         descriptor = self.open_file(name)
@@ -78,7 +86,7 @@ class Folder:
         os.rename(name, target, src_dir_fd=self._fd, dst_dir_fd=folder._fd)  # noqa: SLF001 - one of our own kind
 
     def status(self, name: str) -> os.stat_result | None:
-        """Look at what is under a name, a link itself rather than its target; None when there is nothing."""
+        """Return the status of what has a name, a link itself rather than its target; None when there is nothing."""
         _check(name)
         try:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
@@ -87,12 +95,8 @@ class Folder:
 
     @property
     def descriptor(self) -> int:
-        """Return the open handle, for whoever looks at very many names inside."""
+        """Return the open handle, for whoever asks about very many names inside."""
         return self._fd
-
-    def own_status(self) -> os.stat_result:
-        """Look at this folder itself."""
-        return os.fstat(self._fd)
 
     def sync(self) -> None:
         """Make the names in this folder last."""

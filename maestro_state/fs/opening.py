@@ -58,7 +58,7 @@ def open_below(top: int, names: Iterable[str], *, create: bool = False) -> int:
 
 
 def open_file(folder: int, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a file, or whatever else has the name: the caller looks what it is."""
+    """Open a file, or whatever else has the name: the caller finds out what it is."""
     return os.open(name, flags | _FILE, mode, dir_fd=folder)
 
 
@@ -124,6 +124,17 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def append_whole(descriptor: int, content: bytes) -> None:
+    """Add to the end of a file and make it durable; take back what a full disk cut short."""
+    size = os.fstat(descriptor).st_size
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def replace_file(

@@ -50,7 +50,7 @@ def consumed_by(run: Run | _Run, session_id: str, user: str) -> Consumed:
 
 
 def _ms(timestamp: str) -> int:
-    """Return when a run was asked for; what a stranger wrote may be no time at all."""
+    """Return when a run was asked for; what another program wrote may be no time at all."""
     try:
         return from_iso(timestamp)
     except (ValueError, OverflowError, OSError):

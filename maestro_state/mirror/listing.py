@@ -1,7 +1,7 @@
 """The archived sessions of a checkout as rows of a list: what each says in its own session.json.
 
 Reading ten thousand records takes a second, so rows are kept, beside what the file system says of the session.json
-each was read from, in a hidden file of this machine; one look at the file then tells whether the row still holds.
+each was read from, in a hidden file of this machine; one call for each file then tells whether the row still holds.
 index.json, which other programs and the shell read, is held against that and never believed: it only knows of sessions
 that have nothing on disk.
 """
@@ -194,15 +194,16 @@ def _holds(folder: Folder, cache: _Cache) -> bool:
 
 
 def _stamps(folder: Folder, ids: list[str]) -> list[Stamp]:
-    look, paths = partial(os.stat, dir_fd=folder.descriptor, follow_symlinks=False), [f"{one}/{SESSION}" for one in ids]
+    stat_of = partial(os.stat, dir_fd=folder.descriptor, follow_symlinks=False)
+    paths = [f"{one}/{SESSION}" for one in ids]
     with suppress(OSError):
-        return list(map(_stamp, map(look, paths)))
-    return [_one_stamp(look, path) for path in paths]
+        return list(map(_stamp, map(stat_of, paths)))
+    return [_one_stamp(stat_of, path) for path in paths]
 
 
-def _one_stamp(look: partial[os.stat_result], path: str) -> Stamp:
+def _one_stamp(stat_of: partial[os.stat_result], path: str) -> Stamp:
     try:
-        found: Stamp = _stamp(look(path))
+        found: Stamp = _stamp(stat_of(path))
     except OSError:
         return _NO_STAMP
     return found

@@ -15,11 +15,11 @@ import msgspec
 
 from maestro_state.errors import InvalidValue, WorkFailed
 from maestro_state.fs.handles import Folder
+from maestro_state.mirror.layouts.session import pretty
 from maestro_state.mirror.layouts.work import (
     breadcrumb_files,
     decode_breadcrumb,
     open_folder,
-    pretty,
 )
 from maestro_state.models.work import Breadcrumb
 from maestro_state.models.work_names import BASE, BREADCRUMBS, REJECTED, WorkPath, file_stamp, is_depth
@@ -159,7 +159,7 @@ class Mailbox:
         self.rejected.append(Rejected(self._named(source), reason))
 
     def _take_back(self, folder: Folder) -> None:
-        """Put back what became a breadcrumb after all: its writer paused for long, and went on."""
+        """Return what became a breadcrumb after all to its place: its writer paused for long, and went on."""
         try:
             aside = folder.child(REJECTED)
         except (FileNotFoundError, WorkFailed):

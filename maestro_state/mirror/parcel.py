@@ -1,22 +1,23 @@
 """Archives that travel: read whole here, written whole there, every byte checked against the manifest on arrival.
 
-What arrives is believed no more than a stranger's archive: names stay inside, sizes are those announced, digests fit,
+What arrives is believed no more than any untrusted archive: names stay inside, sizes are those announced, digests fit,
 or nothing of it is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
 import msgspec
 
-from maestro_state.errors import Conflict, FileCorrupt
+from maestro_state.errors import ArchiveBusy, Conflict, FileCorrupt
 from maestro_state.mirror import foreign
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.present import described
 from maestro_state.mirror.reader import ArchivedSession
-from maestro_state.mirror.view import View, open_view
+from maestro_state.mirror.view import View, described, open_view
 from maestro_state.mirror.writer import Generation
 from maestro_state.models.message import id_order
 
@@ -24,25 +25,57 @@ from maestro_state.models.message import id_order
 MANIFEST_BYTES = 64 * 1024 * 1024
 FILES_MAX = 1_000_000
 
+#: Bytes of copies that are kept in memory, not on disk.
+_COPIES_BYTES = 1 << 20
+#: How often an archive that is changed meanwhile is copied.
+_TRIES = 10
+
 
 def contents_of(home: Home, session_id: str, piece_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Yield an archive as parts of files, the manifest first; every file has at least one part."""
-    with open_view(home, session_id) as tree:
-        # One that another program wrote has no manifest: it gets one for the way.
-        manifest = _only_a_session(tree.manifest or described(tree, session_id))
-        encoded = layout.encode_manifest(manifest)
-        for at in range(0, len(encoded), piece_bytes):
-            yield layout.MANIFEST, encoded[at : at + piece_bytes]
-        for path in manifest.files:
-            pieces = tree.pieces(path, piece_bytes)
-            if pieces is None:
-                raise FileCorrupt(f"{path} of {session_id} is missing")
-            is_empty = True
-            for piece in pieces:
-                is_empty = False
-                yield path, piece
-            if is_empty:
-                yield path, b""
+    """Yield an archive as parts of files, the manifest first; every file has at least one part.
+
+    All of it is of one generation, however long it takes and whatever is checkpointed meanwhile.
+    """
+    with SpooledTemporaryFile(max_size=_COPIES_BYTES) as copies:
+        tree, manifest, sizes = _copied(home, session_id, copies)
+        with tree:
+            encoded = layout.encode_manifest(manifest)
+            for at in range(0, len(encoded), piece_bytes):
+                yield layout.MANIFEST, encoded[at : at + piece_bytes]
+            for path in manifest.files:
+                pieces = _pieces(copies, sizes[path], piece_bytes) if path in sizes else tree.pieces(path, piece_bytes)
+                if pieces is None:
+                    raise FileCorrupt(f"{path} of {session_id} is missing")
+                yield path, next(pieces, b"")
+                yield from ((path, piece) for piece in pieces)
+
+
+def _copied(home: Home, session_id: str, copies: IO[bytes]) -> tuple[View, layout.Manifest, dict[str, int]]:
+    """Copy what a checkpoint may replace, and open the rest: that stays, or only grows."""
+    for _ in range(_TRIES):
+        tree = open_view(home, session_id)
+        try:
+            before, sizes = tree.stamp(), {}
+            # One that another program wrote has no manifest: it gets one for the way.
+            manifest = _only_a_session(tree.manifest or described(tree, session_id))
+            copies.seek(0)
+            copies.truncate()
+            for path in manifest.files:
+                if not (layout.grows(path) or layout.is_lasting(path)):
+                    sizes[path] = sum(copies.write(piece) for piece in tree.pieces(path) or ())
+            copies.seek(0)
+            if tree.stamp() == before:
+                return tree, manifest, sizes
+        except BaseException:
+            tree.close()
+            raise
+        tree.close()
+    raise ArchiveBusy(f"the archive of {session_id} is changed again and again", hint="try again")
+
+
+def _pieces(copies: IO[bytes], size: int, piece_bytes: int) -> Iterator[bytes]:
+    for at in range(0, size, piece_bytes):
+        yield copies.read(min(piece_bytes, size - at))
 
 
 def _only_a_session(manifest: layout.Manifest) -> layout.Manifest:

@@ -20,7 +20,7 @@ from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.mirror.home import STAGING, next_name
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.present import read_manifest
+from maestro_state.mirror.view import read_manifest
 
 #: The note of what goes with the change: a list of paths.
 _GONE = ".gone.json"

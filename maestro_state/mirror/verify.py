@@ -13,7 +13,7 @@ from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.view import open_view
 from maestro_state.models.run import OutputRef
 
-#: How often an archive that is replaced meanwhile is looked at.
+#: How often an archive that is changed meanwhile is checked.
 _TRIES = 10
 
 

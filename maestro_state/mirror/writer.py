@@ -19,13 +19,11 @@ from maestro_state.fs.entry import FileEntry
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.mirror import pending
-from maestro_state.mirror.growing import Growing
 from maestro_state.mirror.home import Home, next_name, staged_name
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.placing import put_in_place
-from maestro_state.mirror.present import described, read_manifest
-from maestro_state.mirror.scribes import Scribes
-from maestro_state.mirror.staged import Staged
+from maestro_state.mirror.staged import Staged, put_in_place
+from maestro_state.mirror.view import described, read_manifest
+from maestro_state.mirror.writing import Growing, Writers
 
 #: Files that grow at the same time and have something waiting, at most; the oldest is written then.
 _GROWING_MAX = 32
@@ -60,7 +58,7 @@ class Generation:
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
         self._opened: Staged | None = None
-        self._scribes = Scribes(lambda: self._staged.reopen())
+        self._writers = Writers(lambda: self._staged.reopen())
         self.trashed: str | None = None  #: where the replaced one is, if it was put into the trash
 
     @property
@@ -173,7 +171,7 @@ class Generation:
         return path in self._files or self.keep(path)
 
     def _write(self, path: str, content: bytes, digest: str) -> None:
-        self._scribes.write(path, content)
+        self._writers.write(path, content)
         self._note(path, FileEntry(digest, len(content)))
         self._written.append(path)
 
@@ -189,7 +187,7 @@ class Generation:
         growing.write(content)
 
     def _new(self, path: str) -> Growing:
-        return Growing(path, self._scribes.write)
+        return Growing(path, self._writers.write)
 
     def _grown(self, path: str) -> Growing:
         """Return a file that has what the present generation has of it: the very file, where nobody else has it."""
@@ -256,7 +254,7 @@ class Generation:
 
     def written_so_far(self) -> Folder:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
-        self._scribes.drain()
+        self._writers.drain()
         return self._staged.reopen().root
 
     def _note(self, path: str, entry: FileEntry) -> None:
@@ -284,8 +282,8 @@ class Generation:
         for path, growing in self._growing.items():
             growing.rest()
             self._note(path, growing.entry())
-        self._scribes.drain()
-        self._scribes.close()
+        self._writers.drain()
+        self._writers.close()
         for path in self._lacking:
             if not self._link(path, path):
                 raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
@@ -344,7 +342,7 @@ class Generation:
 
     def abandon(self) -> None:
         """Throw away what was not committed."""
-        self._scribes.close()
+        self._writers.close()
         if self._opened is None:
             return
         self._opened.tree.close()

@@ -17,6 +17,7 @@ from maestro_state.local.project import Project
 from maestro_state.mirror import pending
 from maestro_state.mirror.home import STAGING, Home
 from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.parcel import contents_of
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.verify import verify
 from maestro_state.mirror.view import open_view
@@ -54,7 +55,7 @@ def interrupted(project: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, 
 def as_killed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Do without what a process that is not killed does at the end."""
     original = Generation.abandon
-    monkeypatch.setattr(Generation, "abandon", lambda self: self._scribes.close())
+    monkeypatch.setattr(Generation, "abandon", lambda self: self._writers.close())
     return lambda: monkeypatch.setattr(Generation, "abandon", original)
 
 
@@ -327,3 +328,20 @@ def test_the_folder_is_opened_without_following_a_link(kept: Path):
     assert generation_of(kept) == 1
     with Folder.open(str(folder_of(kept))) as folder:
         assert folder.kinds()["runs"] == "other"
+
+
+def test_what_is_sent_is_of_one_generation(kept: Path):
+    """A checkpoint in the middle of sending an archive changes nothing of what is sent."""
+    sending = contents_of(home_of(kept), SESSION_ID, 16)
+    sent = [next(sending)]
+    write_generation(kept, 2, in_place=True)
+    sent += sending
+    found: dict[str, bytes] = {}
+    for path, piece in sent:
+        found[path] = found.get(path, b"") + piece
+    manifest = layout.decode_manifest(found.pop(layout.MANIFEST), SESSION_ID)
+    assert found == contents(1)
+    assert {path: layout.sha256(content) for path, content in found.items()} == {
+        path: entry.sha256 for path, entry in manifest.files.items()
+    }
+    assert generation_of(kept) == 2  # control

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 def readers() -> list[threading.Thread]:
     """Return the reading threads there are."""
-    return [thread for thread in threading.enumerate() if thread.name == "read-ahead"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
 
 
 def test_everything_comes_in_order():

@@ -18,6 +18,7 @@ import msgspec
 
 from maestro_state.errors import DiscussionNotFound, FileCorrupt, WorkFailed
 from maestro_state.fs.handles import Folder
+from maestro_state.fs.opening import append_whole
 from maestro_state.mirror.layouts.plan import open_folder
 from maestro_state.models import strict_json
 from maestro_state.models.discussion import (
@@ -62,10 +63,13 @@ class DiscussionFiles:
         """Return where a discussion is, as text for people and documents."""
         return "/".join((*HOME, discussion_id))
 
+    def _open(self, *names: str, create: bool = False) -> Folder:
+        return open_folder(self.root, *HOME, *names, create=create)
+
     def ids(self) -> list[str]:
         """List the discussions there are, by name."""
         try:
-            with open_folder(self.root, *HOME, create=False) as home:
+            with self._open() as home:
                 names = [name for name in home.names() if is_discussion_id(name)]
                 return [name for name in names if os.path.isdir(os.path.join(home.path, name))]
         except FileNotFoundError:
@@ -74,7 +78,7 @@ class DiscussionFiles:
     def has(self, discussion_id: str) -> bool:
         """Tell whether a discussion is here; without its record, which is written last, it is not yet."""
         try:
-            with open_folder(self.root, *HOME, discussion_id, create=False) as folder:
+            with self._open(discussion_id) as folder:
                 return META in folder.names()
         except FileNotFoundError:
             return False
@@ -86,7 +90,7 @@ class DiscussionFiles:
         names = self.ids()
         if not names:
             return found, damaged
-        with open_folder(self.root, *HOME, create=False) as home:
+        with self._open() as home:
             for name in names:
                 try:
                     with home.child(name) as folder:
@@ -100,7 +104,7 @@ class DiscussionFiles:
     def meta(self, discussion_id: str) -> Meta:
         """Read a discussion's record."""
         try:
-            with open_folder(self.root, *HOME, discussion_id, create=False) as folder:
+            with self._open(discussion_id) as folder:
                 return load_meta(folder)
         except FileNotFoundError:
             raise DiscussionNotFound(discussion_id) from None
@@ -108,7 +112,7 @@ class DiscussionFiles:
     def load(self, discussion_id: str) -> Discussion:
         """Read a discussion; what cannot be read of its transcript is named, not raised."""
         try:
-            with open_folder(self.root, *HOME, discussion_id, create=False) as folder:
+            with self._open(discussion_id) as folder:
                 found = load(folder)
                 if found.transcript.torn is not None:
                     # Perhaps not torn but being written: look again when its writer is done, if we may.
@@ -122,7 +126,7 @@ class DiscussionFiles:
         """Return the time of the last event on disk; None when there is none."""
         try:
             with (
-                open_folder(self.root, *HOME, discussion_id, create=False) as folder,
+                self._open(discussion_id) as folder,
                 folder.appending(TRANSCRIPT) as transcript,
             ):
                 return _read_tail(transcript).micros
@@ -132,7 +136,7 @@ class DiscussionFiles:
     def follow(self, meta: Meta, events: Sequence[TranscriptEvent]) -> None:
         """Bring a discussion's files up to what the server has; events that are there already are left out."""
         with (
-            open_folder(self.root, *HOME, meta.session_id, create=True) as folder,
+            self._open(meta.session_id, create=True) as folder,
             folder.appending(TRANSCRIPT) as transcript,
         ):
             tail = _read_tail(transcript)
@@ -147,7 +151,7 @@ class DiscussionFiles:
     def record(self, discussion_id: str, now_micros: int, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Append events that only the disk has, at this time or, if a later one is there, just after it."""
         with (
-            open_folder(self.root, *HOME, discussion_id, create=False) as folder,
+            self._open(discussion_id) as folder,
             folder.appending(TRANSCRIPT) as transcript,
         ):
             tail = _read_tail(transcript)
@@ -160,7 +164,7 @@ class DiscussionFiles:
 
     def close(self, discussion_id: str) -> None:
         """Note in the record that the transcript has its final_json."""
-        with open_folder(self.root, *HOME, discussion_id, create=False) as folder, folder.appending(TRANSCRIPT):
+        with self._open(discussion_id) as folder, folder.appending(TRANSCRIPT):
             _put_meta(folder, msgspec.structs.replace(load_meta(folder), status="closed", final_json_present=True))
 
     def take_in(self, found: Discussion) -> bool:
@@ -169,7 +173,7 @@ class DiscussionFiles:
             raise FileCorrupt(f"{found.path} is damaged: {found.warnings()[0]}", hint="restore it from git")
         lines = b"".join(line_of(event) for event in found.transcript.events)
         with (
-            open_folder(self.root, *HOME, found.meta.session_id, create=True) as folder,
+            self._open(found.meta.session_id, create=True) as folder,
             folder.appending(TRANSCRIPT) as transcript,
         ):
             content = _read_from(transcript, 0)
@@ -180,7 +184,7 @@ class DiscussionFiles:
                 raise FileCorrupt(
                     f"{self.path(found.meta.session_id)} holds another discussion", hint="rename one of the two"
                 )
-            _write(transcript, lines[len(content) :])
+            append_whole(transcript, lines[len(content) :])
             _put_meta(folder, found.meta)
             return True
 
@@ -255,20 +259,7 @@ def _append(descriptor: int, tail: _Tail, lines: bytes) -> None:
         os.ftruncate(descriptor, tail.end)
     if tail.end and os.pread(descriptor, 1, tail.end - 1) != b"\n":
         lines = b"\n" + lines  # a whole event without its line's end: another program's way of writing
-    _write(descriptor, lines)
-
-
-def _write(descriptor: int, lines: bytes) -> None:
-    """Write all at once and make it last; take back what a full disk cut short."""
-    size = os.fstat(descriptor).st_size
-    try:
-        written = 0
-        while written < len(lines):
-            written += os.write(descriptor, lines[written:])
-        os.fsync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, size)
-        raise
+    append_whole(descriptor, lines)
 
 
 def _put_meta(folder: Folder, meta: Meta) -> None:

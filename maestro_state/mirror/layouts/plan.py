@@ -48,7 +48,7 @@ _LEFT_ASIDE = re.compile(
 
 def finish_change(root: Path) -> None:
     """Finish a change that somebody was killed in, if there is one: files of other programs' interest are no mixture
-    of two plans for longer than it takes anybody to come by. Costs one look where there is none.
+    of two plans for longer than it takes anybody to come by. Costs one call where there is none.
     """
     try:
         with open_folder(root, *HOME, create=False) as folder:
@@ -60,18 +60,9 @@ def finish_change(root: Path) -> None:
             pass
 
 
-@contextmanager
-def open_folder(root: Path, *names: str, create: bool) -> Iterator[Folder]:
-    """Open a folder of the project step by step, following no link; FileNotFoundError when it is not there."""
-    folder = Folder.open(str(root))
-    try:
-        for name in names:
-            parent = folder
-            folder = parent.child(name, create=create, mode=0o777)
-            parent.close()
-        yield folder
-    finally:
-        folder.close()
+def open_folder(root: Path, *names: str, create: bool) -> Folder:
+    """Open a folder of the project, made as its user makes folders; FileNotFoundError when it is not there."""
+    return Folder.open(str(root)).below(*names, create=create, mode=0o777)
 
 
 class PlanFiles:
@@ -140,7 +131,7 @@ class PlanFiles:
         """Move the files in a child that neither a kill of this process nor one of its group can stop between two of
         them. It has our hold on the folder: whoever comes by waits for it.
 
-        There may be threads, whose locks nobody lets go of in the child: it does nothing but these calls and leaves.
+        There may be threads, whose locks nobody lets go of in the child: it does nothing but these calls and exits.
         """
         if len(note) < 2:
             return  # one is whole by itself
@@ -172,7 +163,7 @@ class PlanFiles:
                 self._folder.remove(name)
 
     def _note(self) -> dict[str, str]:
-        """Read the note and see that each file it names is there as it says; a stranger's note is not followed."""
+        """Read the note and see that each file it names is there as it says; an untrusted note is not followed."""
         try:
             note = strict_json.read(self._folder.read(JOURNAL, limit=4096) or b"")
             if not isinstance(note, dict) or not set(note) <= set(FILES.values()):

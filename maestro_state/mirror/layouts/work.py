@@ -19,6 +19,7 @@ from maestro_state.clock import from_iso, iso
 from maestro_state.errors import FileCorrupt, InvalidValue, WorkFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.opening import write_all
+from maestro_state.mirror.layouts.session import pretty
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_stream_id
 from maestro_state.models.work import DEPTH_MAX, Accepted, Breadcrumb, WorkSession, breadcrumb_of
@@ -68,12 +69,8 @@ def open_folder(root: str, path: WorkPath, *, create: bool = False) -> Folder:
     for part in path:
         if not is_work_id(part):
             raise InvalidValue(f"'{part[:40]}' is not the id of a work session")
-    folder = Folder.open(root)
-    for depth, part in enumerate((*BASE, *path)):
-        with folder:
-            # `docs/` is the project's: made as its user makes folders. What holds prompts is only its user's.
-            folder = folder.child(part, create=create, mode=0o777 if depth < len(BASE) else 0o700)
-    return folder
+    # `docs/` is the project's: made as its user makes folders. What holds prompts is only its user's.
+    return Folder.open(root).below(*BASE, create=create, mode=0o777).below(*path, create=create)
 
 
 def write_record(root: str, path: WorkPath, record: WorkSession) -> None:
@@ -98,11 +95,6 @@ def _foreign_fields(content: bytes | None, place: str) -> dict[str, Any]:
         where = os.path.join(place, RECORD_FILE)
         raise FileCorrupt(f"{where} cannot be read: {error}", hint="correct it, or move it away") from error
     return {name: value for name, value in document.items() if name not in WorkSession.__struct_fields__}
-
-
-def pretty(value: Any) -> bytes:
-    """Write a value as files hold it."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 class Filing:

@@ -20,9 +20,9 @@ from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.local.project import Project
 from maestro_state.mirror.home import STAGING, Home
-from maestro_state.mirror.scribes import Scribes
 from maestro_state.mirror.verify import verify
 from maestro_state.mirror.writer import replacing
+from maestro_state.mirror.writing import Writers
 from tests.support.generations import SESSION_ID, contents, generation_of, write_generation
 
 RUNS = 120
@@ -148,13 +148,13 @@ def test_a_thread_that_cannot_be_had_leaves_none_behind(template: Path, monkeypa
 def test_what_is_added_to_many_files_stays_in_order(tmp_path: Path):
     """Pieces for many files, in turns and far more than may wait, are in each file whole and one after the other."""
     piece = b"." * 4000
-    scribes = Scribes(lambda: Tree(Folder.open(str(tmp_path))))
+    writers = Writers(lambda: Tree(Folder.open(str(tmp_path))))
     for turn in range(60):
         for number in range(64):
             content = b"%d %02d" % (number, turn) + piece
-            scribes.write(f"{number}/{number % 2}/pieces", content, at=turn * len(content) or None)
-    scribes.drain()
-    scribes.close()
+            writers.write(f"{number}/{number % 2}/pieces", content, at=turn * len(content) or None)
+    writers.drain()
+    writers.close()
     for number in range(64):
         wanted = b"".join(b"%d %02d" % (number, turn) + piece for turn in range(60))
         assert (tmp_path / f"{number}/{number % 2}/pieces").read_bytes() == wanted
@@ -162,11 +162,11 @@ def test_what_is_added_to_many_files_stays_in_order(tmp_path: Path):
 
 def test_what_was_not_written_yet_is_dropped_at_the_end(tmp_path: Path):
     """Closed without being drained, no thread is left and nothing is written any more."""
-    scribes = Scribes(lambda: Tree(Folder.open(str(tmp_path))))
+    writers = Writers(lambda: Tree(Folder.open(str(tmp_path))))
     for number in range(500):
-        scribes.write(f"{number}/file", b"x" * 10_000)
-    scribes.close()
+        writers.write(f"{number}/file", b"x" * 10_000)
+    writers.close()
     made = len(os.listdir(tmp_path))
-    scribes.close()
-    scribes.drain()
+    writers.close()
+    writers.drain()
     assert len(os.listdir(tmp_path)) == made < 500

@@ -6,25 +6,77 @@ and what is written to one file stays in order. Everything is read back and comp
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from maestro_state.errors import ArchiveFailed
+from maestro_state.fs.entry import FileEntry
 from maestro_state.fs.tree import Tree
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 #: Threads: as many as it takes to keep a disk's queue filled while one of them waits.
-_SCRIBES = 2
+_THREADS = 2
 #: Files, and bytes, that are handed to the threads together; fewer are not worth starting them.
 _BATCH_FILES, _BATCH_BYTES = 32, 1 << 20
 #: Bytes that may wait for one thread before the caller is held up.
 _WAITING_BYTES = 8 << 20
 
+#: What a file gathers before it is written; most are complete by then.
+_BUFFER_BYTES = 1 << 19
+
 #: Path, content, and the size of the file made before to whose end it goes; None for a new one.
 Writing = tuple[str, bytes, int | None]
 
 
-class Scribes:
+class Growing:
+    """One such file. No handle of it is kept: others are written meanwhile, and there may be many."""
+
+    def __init__(self, path: str, write: Callable[[str, bytes, int | None], None], *, in_place: bool = False) -> None:
+        """Name the file and what writes pieces of it, each with the size it has before; None for a new one."""
+        self.path = path
+        self.in_place = in_place  #: it was there before, and grows where it is
+        self._write = write
+        self._hash = hashlib.sha256()
+        self._size = 0
+        #: Bytes that were handed on to be written; None before the first.
+        self._written: int | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def has(self, content: bytes) -> None:
+        """Take note of a piece that it has already."""
+        self._hash.update(content)
+        self._size += len(content)
+        self._written = self._size
+
+    def write(self, content: bytes) -> None:
+        """Add to its end."""
+        self._hash.update(content)
+        self._size += len(content)
+        self._waiting.append(content)
+        self._waiting_bytes += len(content)
+        if self._waiting_bytes >= _BUFFER_BYTES:
+            self.rest()
+
+    def rest(self) -> None:
+        """Have what waits written."""
+        if not self._waiting and self._written is not None:
+            return
+        content = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._write(self.path, content, self._written)
+        self._written = self._size
+
+    def entry(self) -> FileEntry:
+        """Say what the file is so far, what waits included."""
+        return FileEntry(self._hash.hexdigest(), self._size)
+
+
+class Writers:
     """All writing to one tree, for one caller; what fails in a thread is raised in a later call, at last by `drain`."""
 
     def __init__(self, open_tree: Callable[[], Tree]) -> None:
@@ -32,8 +84,8 @@ class Scribes:
         self._open_tree = open_tree
         self._batch: list[Writing] = []
         self._batch_bytes = 0
-        self._scribes: list[_Scribe] = []
-        self._scribe_of: dict[str, int] = {}
+        self._writers: list[_Writer] = []
+        self._writer_of: dict[str, int] = {}
 
     def write(self, path: str, content: bytes, at: int | None = None) -> None:
         """Make a file with this content, or add to one made before; it is there after `drain`."""
@@ -43,40 +95,42 @@ class Scribes:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        while len(self._scribes) < _SCRIBES:  # one by one: `close` ends those there are if the next cannot be had
-            self._scribes.append(_Scribe(self._open_tree()))
-        shares: list[list[Writing]] = [[] for _ in self._scribes]
+        while len(self._writers) < _THREADS:  # one by one: `close` ends those there are if the next cannot be had
+            self._writers.append(_Writer(self._open_tree()))
+        shares: list[list[Writing]] = [[] for _ in self._writers]
         for writing in self._batch:
             folder = writing[0].rpartition("/")[0]
-            shares[self._scribe_of.setdefault(folder, len(self._scribe_of) % _SCRIBES)].append(writing)
+            shares[self._writer_of.setdefault(folder, len(self._writer_of) % _THREADS)].append(writing)
         self._batch, self._batch_bytes = [], 0
-        for scribe, share in zip(self._scribes, shares, strict=True):
+        for writer, share in zip(self._writers, shares, strict=True):
             if share:
-                scribe.put(share)
+                writer.put(share)
 
     def drain(self) -> None:
         """Come back when everything is done; raise what failed."""
-        if self._scribes:
+        if self._writers:
             self._hand_over()
         elif self._batch:
             batch, self._batch, self._batch_bytes = self._batch, [], 0
             with self._open_tree() as tree:
                 _write(tree, batch)
-        for scribe in self._scribes:
-            scribe.wait(0)
+        for writer in self._writers:
+            writer.wait(0)
 
     def close(self) -> None:
         """End the threads; what waits is not done any more. Repeatable."""
         self._batch, self._batch_bytes = [], 0
-        for scribe in self._scribes:
-            scribe.close()
-        self._scribes = []
+        for writer in self._writers:
+            writer.close()
+        self._writers = []
 
 
-class _Scribe:
+class _Writer:
     """One thread that writes one batch after the other."""
 
     def __init__(self, tree: Tree) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # takes longer to import than a few files to write
+
         self._tree = tree
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._waiting: deque[tuple[int, Future[None]]] = deque()
