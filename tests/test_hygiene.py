@@ -95,6 +95,20 @@ def test_reading_commands_import_nothing_heavy():
     assert found.stdout.strip() == "[]"
 
 
+def test_handing_a_command_over_imports_next_to_nothing():
+    """The way to the resident process is a few small modules: most of what a command costs is what it imports."""
+    code = (
+        "import sys, _socket\nbefore = set(sys.modules)\nfrom maestro_cli import entry\n"
+        "entry._may_be_handed_over(['status'])\nline = _socket.socket(_socket.AF_UNIX)\n"
+        "try: entry._connect(line, '/nowhere')\nexcept OSError: pass\n"
+        "entry._request(['status']), entry.installation()\nprint(*sorted(set(sys.modules) - before))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["__future__", "binascii", "errno", "maestro_cli", "maestro_cli.entry",
+                                    "maestro_state", "maestro_state.fs", "maestro_state.fs.private_socket",
+                                    "maestro_state.startup"]  # fmt: skip
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="git says what belongs to the project")
 def test_the_project_speaks_only_of_itself():
     """No absolute path of a machine, no registry, no leftover note."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 
+from maestro_state.startup import own_modules_first
+
 TYPE_CHECKING = False  # typing's own takes as long to import as all the rest here
 if TYPE_CHECKING:
     from _socket import socket
@@ -107,7 +109,8 @@ _TIMEOUT_S = 1.0
 
 
 def main() -> NoReturn:
-    """Run one command line and leave with its exit code."""
+    """Run one command line and exit with its code."""
+    own_modules_first()
     words = sys.argv[1:]
     try:
         code = _hand_over(words) if _may_be_handed_over(words) else None
@@ -171,7 +174,7 @@ def _hand_over(words: list[str]) -> int | None:
 
 def _connect(line: socket, top: str) -> None:
     """Connect to the resident process; OSError unless it is this user's, who alone gets an environment with secrets."""
-    from maestro_state.net import private_socket
+    from maestro_state.fs import private_socket
 
     folder = private_socket.open_own_folder(top, *FOLDERS)
     try:

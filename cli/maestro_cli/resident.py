@@ -23,9 +23,9 @@ from typing import NoReturn
 from maestro_cli import entry
 from maestro_cli.app import App
 from maestro_cli.main import maestro, run
+from maestro_state.fs import private_socket
 from maestro_state.local.embedded import paths
 from maestro_state.local.process import keep_private
-from maestro_state.net import private_socket
 
 #: Imported before the first command comes: what most of them would import.
 _NEEDED = (
