@@ -19,85 +19,25 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 #: Commands that ask nothing, change nothing and soon end. A test holds these tables against the commands themselves.
-READS = frozenset(
-    {
-        "context list",
-        "context show",
-        "messages",
-        "runs",
-        "session get",
-        "session list",
-        "session status",
-        "show",
-        "status",
-        "usage",
-        "wsession breadcrumbs",
-        "wsession list",
-        "wsession show",
-        "wsession stats",
-        "wsession timeline",
-        "wsession tree",
-    }
-)
+READS = frozenset((
+    "context list", "context show", "messages", "runs", "session get", "session list", "session status", "show",
+    "status", "usage", "wsession breadcrumbs", "wsession list", "wsession show", "wsession stats",
+    "wsession timeline", "wsession tree",
+))  # fmt: skip
 
 #: Commands that change something, or follow what does.
-CHANGES = frozenset(
-    {
-        "cancel",
-        "context add",
-        "context clear",
-        "context refresh",
-        "context remove",
-        "context use-output",
-        "discuss done",
-        "discuss list",
-        "discuss say",
-        "discuss show",
-        "discuss start",
-        "export",
-        "message add",
-        "run",
-        "session abort",
-        "session delete",
-        "session end",
-        "session fork",
-        "session set",
-        "session start",
-        "session switch",
-        "session sync",
-        "tool list",
-        "use",
-        "wait",
-        "wsession breadcrumb",
-        "wsession end",
-        "wsession pause",
-        "wsession resume",
-        "wsession start",
-    }
-)
+CHANGES = frozenset((
+    "cancel", "context add", "context clear", "context refresh", "context remove", "context use-output",
+    "discuss done", "discuss list", "discuss say", "discuss show", "discuss start", "export", "message add", "run",
+    "session abort", "session delete", "session end", "session fork", "session set", "session start",
+    "session switch", "session sync", "tool list", "use", "wait", "wsession breadcrumb", "wsession end",
+    "wsession pause", "wsession resume", "wsession start",
+))  # fmt: skip
 #: Commands that run here: they stay for long, look after the stack itself, start programs or are rarely called.
-HERE = frozenset(
-    {
-        "acl",
-        "cleanup",
-        "completion",
-        "config",
-        "discuss migrate",
-        "discuss replay",
-        "doctor",
-        "pull",
-        "scheduler",
-        "stack status",
-        "stack stop",
-        "sweep",
-        "tool check",
-        "trust",
-        "verify",
-        "watch",
-        "work",
-        "worker",
-    }
-)
+HERE = frozenset((
+    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "pull", "scheduler",
+    "stack status", "stack stop", "sweep", "tool check", "trust", "verify", "watch", "work", "worker",
+))  # fmt: skip
 
 #: Where the resident process listens: the name in the folder of the server, which is below the project's top folder.
 SOCKET_NAME = "r.sock"

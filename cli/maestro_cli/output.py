@@ -150,6 +150,14 @@ def line(text: str = "") -> None:
     sys.stdout.flush()
 
 
+def result(value: Any, text: str, *, as_json: bool) -> None:
+    """Print what a command did: a document for programs, one line for people."""
+    if as_json:
+        document(value)
+    else:
+        line(text)
+
+
 def note(text: str, *, quiet: bool = False) -> None:
     """Tell a person something that is not data; pipes and programs do not get it. `quiet` dims it."""
     if sys.stderr.isatty():

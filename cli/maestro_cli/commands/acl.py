@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, pass_app
+from maestro_state.errors import ConfigError
 
 
 @click.command()
@@ -40,7 +42,6 @@ def acl(
       export REDIS_ANA_PASSWORD="$(openssl rand -hex 24)"
       maestro acl --terminal ana --output users.acl
     """
-    from maestro_cli import output
     from maestro_state.state.access import Account, access_list
     from maestro_state.state.keys import Keyspace
 
@@ -58,8 +59,6 @@ def acl(
 
 def _password(name: str) -> str:
     import os
-
-    from maestro_state.errors import ConfigError
 
     variable = f"REDIS_{name.upper().replace('-', '_').replace('.', '_')}_PASSWORD"
     password = os.environ.get(variable)

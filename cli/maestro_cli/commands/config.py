@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
@@ -17,7 +18,6 @@ def config(app: App, as_json: bool) -> None:
     Example:
       maestro config --json
     """
-    from maestro_cli import output
     from maestro_state.local.settings import PERSON, RULES, describe
 
     settings = app.maestro.settings
@@ -50,7 +50,6 @@ def trust(app: App, revoke: bool, as_json: bool) -> None:
     Example:
       maestro trust
     """
-    from maestro_cli import output
     from maestro_state.local import trust as trusting
     from maestro_state.local.embedded import vouch_for_data
     from maestro_state.local.project import Project

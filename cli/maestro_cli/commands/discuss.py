@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.input import text_argument
+from maestro_state.clock import from_iso, now_ms
+from maestro_state.errors import InvalidTransition, InvalidValue, MaestroError, NotFound, ReplayFailed, UsageError
+from maestro_state.vocabulary import FROZEN
 
 if TYPE_CHECKING:
     from maestro_state.discuss.replay import Outcome
@@ -60,8 +65,6 @@ def start(
     Example:
       maestro discuss start --kind phase --ref login-core
     """
-    from maestro_cli import output
-
     meta = app.maestro.discussions.start(
         kind=kind, ref=ref, contract=contract, reason=reason, engine=engine, model=model
     )
@@ -92,10 +95,6 @@ def say(app: App, text: str, ref: str | None, role: str, model: str | None, tool
     Example:
       maestro discuss say --tool claude "plan the phases of the login track"
     """
-    from maestro_cli import output
-    from maestro_cli.input import text_argument
-    from maestro_state.errors import MaestroError, UsageError
-
     if tool and role != "user":
         raise UsageError("a tool answers what a user says", hint="leave out --role, or --tool")
     room = app.maestro.discussions
@@ -118,9 +117,7 @@ def say(app: App, text: str, ref: str | None, role: str, model: str | None, tool
 
 def _check_tool(app: App, tool: str) -> None:
     """Refuse a tool nobody knows, and a checkout that has no live session for its run."""
-    from maestro_state.errors import InvalidTransition
     from maestro_state.tools import resolve
-    from maestro_state.vocabulary import FROZEN
 
     resolve(tool)
     session = app.maestro.sessions.read()
@@ -158,8 +155,6 @@ def done(app: App, file: str | None, ref: str | None, as_json: bool) -> None:
     Example:
       maestro discuss done plan.json
     """
-    from maestro_cli import output
-
     meta = app.maestro.discussions.done(None if file is None else _final_json(file), ref)
     if as_json:
         _print_meta(meta)
@@ -172,8 +167,6 @@ def _final_json(file: str) -> Any:
     """Read the final JSON strictly: what is read here is what every replay reads."""
     from pathlib import Path
 
-    from maestro_cli.input import text_argument
-    from maestro_state.errors import InvalidValue, NotFound
     from maestro_state.models import strict_json
 
     try:
@@ -197,9 +190,6 @@ def list_discussions(app: App, status: str | None, as_json: bool) -> None:
     Example:
       maestro discuss list --status open
     """
-    from maestro_cli import output
-    from maestro_state.clock import from_iso, now_ms
-
     listing = app.maestro.discussions.list()
     rows = [row for row in listing.rows if status in (None, row.meta.status)]
     if as_json:
@@ -241,8 +231,6 @@ def show(app: App, ref: str, as_json: bool) -> None:
     Example:
       maestro discuss show latest
     """
-    from maestro_cli import output
-
     found = app.maestro.discussions.show(ref)
     if as_json:
         _print_json(found.document())
@@ -270,9 +258,6 @@ def replay(app: App, ref: str, dry_run: bool, as_json: bool) -> int:
     Example:
       maestro discuss replay latest --dry-run
     """
-    from maestro_cli import output
-    from maestro_state.errors import ReplayFailed
-
     outcome = app.maestro.discussions.replay(ref, dry_run=dry_run)
     if as_json:
         _print_json(outcome.document())
@@ -286,8 +271,6 @@ def replay(app: App, ref: str, dry_run: bool, as_json: bool) -> int:
 
 
 def _print_outcome(outcome: Outcome) -> None:
-    from maestro_cli import output
-
     for warning in outcome.warnings:
         output.line(output.colour(f"warning: {output.safe(warning)}", "yellow"))
     for effect in outcome.effects:
@@ -310,8 +293,6 @@ def _operations(count: int) -> str:
 
 def _print_difference(path: str, before: bytes, after: bytes) -> None:
     import difflib
-
-    from maestro_cli import output
 
     if max(len(before), len(after)) > DIFF_LIMIT:
         output.line(f"{path}: {len(before)} → {len(after)} bytes")
@@ -336,8 +317,6 @@ def migrate(app: App, paths: tuple[str, ...], dry_run: bool, as_json: bool) -> N
     Example:
       maestro discuss migrate --dry-run
     """
-    from maestro_cli import output
-
     shown = output.Progress("converting", at_least=1)
     try:
         report = app.maestro.discussions.migrate(paths, dry_run=dry_run, progress=shown.update)
@@ -355,8 +334,6 @@ def migrate(app: App, paths: tuple[str, ...], dry_run: bool, as_json: bool) -> N
 
 
 def _print_event(event: TranscriptEvent) -> None:
-    from maestro_cli import output
-
     payload = event.payload
     output.line(f"{output.colour(output.local_time(event.ts), dim=True)}  {output.colour(event.type, 'cyan')}")
     match event.type:
@@ -389,7 +366,6 @@ def _print_json(document: dict[str, Any]) -> None:
     """Print a document that may hold any text JSON can, half surrogate pairs too."""
     import msgspec
 
-    from maestro_cli import output
     from maestro_state.models.strict_json import line
 
     try:

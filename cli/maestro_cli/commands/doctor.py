@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
@@ -22,8 +23,6 @@ def doctor(app: App, repair: bool, as_json: bool) -> int:
     Example:
       maestro doctor --json
     """
-    from maestro_cli import output
-
     done = app.maestro.health.repair() if repair else []
     checks = app.maestro.health.checks()
     if as_json:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maestro_cli import complete as offers
-from maestro_cli.app import App, json_option, pass_app
-from maestro_cli.arguments import HandsOn, tool_options
+from maestro_cli import output
+from maestro_cli.app import App, HandsOn, json_option, pass_app, tool_options
+from maestro_cli.input import is_piped, piped_bytes, piped_in
+from maestro_cli.screen import figures
 from maestro_cli.screen.notifying import notify_option
+from maestro_state.clock import iso, now_ms
+from maestro_state.errors import PathNotFound, RunFailed, UsageError
 
 if TYPE_CHECKING:
     from maestro_state.models.run import Run
@@ -79,7 +83,6 @@ def run(
       git diff | maestro run "explain" --tool claude
       maestro run - < question.txt
     """
-    from maestro_cli import output
     from maestro_cli.screen.following import follow
     from maestro_cli.screen.notifying import tell
 
@@ -87,8 +90,6 @@ def run(
     if prompt is None and not from_stdin and from_file is None and arguments:
         prompt, arguments = arguments[0], arguments[1:]
     if no_stdin and (from_stdin or prompt == "-"):
-        from maestro_state.errors import UsageError
-
         raise UsageError("the prompt comes from standard input, which --no-stdin leaves alone", hint="leave one out")
     content, source = _prompt(prompt, from_stdin, from_file)
     piped = None if source == "stdin" or no_stdin else _piped(app)
@@ -133,9 +134,6 @@ def run(
 
 def _say_end(ended: Run) -> None:
     """Say what a run consumed, and what to know of a success; of a failure its reason is the error of the command."""
-    from maestro_cli import output
-    from maestro_cli.screen import figures
-
     if ended.status == "success":
         output.note(f"{ended.id} {figures.ending(ended)}", quiet=True)
     if ended.warning:
@@ -143,16 +141,12 @@ def _say_end(ended: Run) -> None:
 
 
 def _check_notify(*, wanted: bool, waits: bool) -> None:
-    from maestro_state.errors import UsageError
-
     if wanted and not waits:
         raise UsageError("--notify is told of the end, and this does not wait for it", hint="maestro wait --notify")
 
 
 def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tuple[bytes, str]:
     """Return the prompt and where it came from; exactly one of the three ways must be used."""
-    from maestro_state.errors import PathNotFound, UsageError
-
     if prompt == "-" and not from_stdin:
         prompt, from_stdin = None, True
     if sum((prompt is not None, from_stdin, from_file is not None)) != 1:
@@ -164,22 +158,16 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
         except OSError as error:
             raise PathNotFound(f"{from_file}: {error.strerror}") from error
     if from_stdin:
-        from maestro_cli.input import piped_in
-
         return piped_in("--stdin", hint="git diff | maestro run --stdin"), "stdin"
     return (prompt or "").encode(errors="surrogateescape"), "cli"
 
 
 def _piped(app: App) -> bytes | None:
     """Return what is piped in besides the prompt."""
-    from maestro_cli.input import is_piped, piped_bytes
-
     return piped_bytes(app.maestro.settings.max_blob_bytes) if is_piped() else None
 
 
 def _history(count: int | None, none_of_it: bool) -> int | None:
-    from maestro_state.errors import UsageError
-
     if count is not None and none_of_it:
         raise UsageError("--history and --no-history say two things", hint="leave one of them out")
     return 0 if none_of_it else count
@@ -187,8 +175,6 @@ def _history(count: int | None, none_of_it: bool) -> int | None:
 
 def _look_at_files(app: App, *, refresh: bool) -> None:
     """Say which files are sent as they were, not as they are; or take them as they are now."""
-    from maestro_cli import output
-
     room = app.maestro.context
     if refresh:
         added = room.refresh()
@@ -207,8 +193,6 @@ def _look_at_files(app: App, *, refresh: bool) -> None:
 
 def _continues(goes_on: bool, continue_from: str | None) -> str | None:
     """Return the run to go on from, `last` for the newest of the tool."""
-    from maestro_state.errors import UsageError
-
     if goes_on and continue_from is not None:
         raise UsageError("--continue and --continue-from say two things", hint="leave one of them out")
     return "last" if goes_on else continue_from
@@ -216,10 +200,6 @@ def _continues(goes_on: bool, continue_from: str | None) -> str | None:
 
 def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) -> str | None:
     """Show what would be sent and ask; return when it was agreed to, None when it was not."""
-    from maestro_cli import output
-    from maestro_state.clock import iso, now_ms
-    from maestro_state.errors import UsageError
-
     preview = app.maestro.runs.preview(content, **how)
     if as_json or sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
@@ -228,8 +208,6 @@ def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) 
 
 
 def _show_dry(app: App, started: Run, *, as_json: bool) -> None:
-    from maestro_cli import output
-
     preview = app.maestro.runs.preview_of(started)
     if as_json:
         shown = {"argv": preview.argv, "stdin": preview.stdin.decode(errors="replace")}
@@ -240,8 +218,6 @@ def _show_dry(app: App, started: Run, *, as_json: bool) -> None:
 
 def _show_preview(argv: list[str], stdin: bytes) -> None:
     import shlex
-
-    from maestro_cli import output
 
     output.line(output.colour("would execute", dim=True) + f"  {output.safe(shlex.join(argv))}")
     output.line(output.colour("with this on its standard input", dim=True) + f" ({output.size(len(stdin))})")
@@ -260,23 +236,17 @@ def call_worker(app: App) -> None:
 
 def warn_if_alone(app: App) -> None:
     """Say so when nobody carries out runs: of a server that others look after, nobody here can start a worker."""
-    from maestro_cli import output
-
     if app.maestro.settings.redis_url is not None and app.maestro.runs.workers() == 0:
         output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
 
 def _print_document(app: App, ended: Run) -> None:
-    from maestro_cli import output
-
     text = app.maestro.runs.output(ended.id).decode(errors="replace")
     output.document({**output.plain(ended), "exit_code": ended.exit_code, "output": text})
 
 
 def verdict(ended: Run) -> int:
     """Return 0 for a run that did what it was asked for; raise the reason for any other."""
-    from maestro_state.errors import RunFailed
-
     if ended.status != "success":
         raise RunFailed(ended.id, ended.status, ended.error)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
@@ -29,8 +30,6 @@ def status(app: App, as_json: bool) -> None:
     Example:
       maestro stack status --json
     """
-    from maestro_cli import output
-
     app.heals = False
     found = app.maestro.stack.status()
     if as_json:
@@ -56,8 +55,6 @@ def stop(app: App, as_json: bool) -> int:
     Example:
       maestro stack stop
     """
-    from maestro_cli import output
-
     shown, most = output.Progress("sessions written to disk:"), 0
 
     def show(left: int) -> None:
@@ -68,10 +65,7 @@ def stop(app: App, as_json: bool) -> int:
     app.heals = False
     found = app.maestro.stack.stop(show)
     shown.done()
-    if as_json:
-        output.document(found)
-    else:
-        output.line("stopped" if found.stopped else "it was not running")
+    output.result(found, "stopped" if found.stopped else "it was not running", as_json=as_json)
     if found.unwritten:
         what = "1 session is" if found.unwritten == 1 else f"{found.unwritten} sessions are"
         where = "kept in the server's own file, .maestro/server, and written when it runs again"

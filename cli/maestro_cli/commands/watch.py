@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_state.errors import MaestroError, ServerUnavailable
 
 if TYPE_CHECKING:
     import threading
@@ -40,7 +42,6 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
     Example:
       maestro watch --from start
     """
-    from maestro_cli import output
     from maestro_cli.screen.conversation import Conversation
 
     if until_idle is not None and not until_idle <= _LONGEST_S:  # "nan" is a float too, and below nothing
@@ -76,8 +77,6 @@ def _events(
     app: App, session_id: str, cursor: str | None, until_idle_ms: int | None, *, is_own: bool
 ) -> Iterator[Event]:
     """Yield the events of a session; while the embedded stack is stopped, wait until somebody starts it again."""
-    from maestro_state.errors import ServerUnavailable
-
     while True:
         try:
             for event in app.maestro.follow.events(
@@ -98,7 +97,6 @@ def _await_stack(app: App, until_idle_ms: int | None) -> bool:
     """Wait until the stack runs again, without starting it; False when that takes longer than there is to wait."""
     import time
 
-    from maestro_cli import output
     from maestro_state.local.embedded import is_running
 
     output.warning("the stack was stopped; watching goes on when a command starts it again (Ctrl-C leaves)")
@@ -130,9 +128,6 @@ def _told_of_another(app: App, session_id: str, *, wanted: bool) -> Iterator[Non
 
 
 def _look(app: App, session_id: str, over: threading.Event) -> None:
-    from maestro_cli import output
-    from maestro_state.errors import MaestroError
-
     said = session_id
     while not over.wait(_LOOK_S):
         try:
@@ -158,7 +153,6 @@ class _Runs:
 
     def read(self, run_id: str) -> Run | None:
         """Return a run as it stands; None when there is none any more."""
-        from maestro_state.errors import MaestroError
         from maestro_state.models.run import OPEN
 
         try:
@@ -172,8 +166,6 @@ class _Runs:
 
     def prompt(self, run: Run) -> bytes:
         """Return what was asked; its beginning where that is all there is."""
-        from maestro_state.errors import MaestroError
-
         try:
             return self._app.maestro.runs.prompt(run, self._session_id)
         except MaestroError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, pass_app
 
 
@@ -24,8 +25,6 @@ def worker(app: App, count: int, burst: bool) -> int:
     """
     from maestro_workers.rq_adapter.client import check_rights
     from maestro_workers.team import work_together
-
-    from maestro_cli import output
 
     maestro = app.maestro
     root = str(maestro.project.root)
