@@ -25,8 +25,11 @@ SOURCES = [path for top in ("maestro_state", "workers", "cli", "tests", "tools")
 
 def test_every_public_name_can_be_imported():
     """What __all__ promises is there."""
+    assert len(set(maestro_state.__all__)) == len(maestro_state.__all__)
     for name in maestro_state.__all__:
         assert getattr(maestro_state, name) is not None
+    with pytest.raises(AttributeError):
+        maestro_state.Keyspace  # noqa: B018
 
 
 def test_generated_code_and_documents_are_fresh():

@@ -11,8 +11,6 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from maestro_state.mirror.reader import ArchivedSession
-
 
 def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Have the shell complete a path by its own rules."""
@@ -45,7 +43,7 @@ def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     except (MaestroError, OSError):
         return []  # while completing is no time to tell what is wrong
     rows.sort(key=lambda row: row.updated_at, reverse=True)
-    # The index may be a stranger's: what is no id never reaches the shell.
+    # The index may be untrusted: what is no id never reaches the shell.
     return [row.id for row in rows if row.id.startswith(incomplete) and is_session_id(row.id)]
 
 
@@ -85,26 +83,16 @@ def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
 
 
 def _on_disk(ctx: click.Context, folder: str) -> list[str]:
-    """Return the files of a folder of the session this terminal is on, as the last checkpoint left them."""
+    """Return the files of a folder of the session this terminal is on, as the last checkpoint wrote them."""
+    from maestro_state import Maestro
     from maestro_state.errors import MaestroError
-
-    try:
-        archive = _archive(ctx)
-        return archive.files(folder) if archive else []
-    except (MaestroError, OSError):
-        return []
-
-
-def _archive(ctx: click.Context) -> ArchivedSession | None:
-    import os
-
-    from maestro_state.local.project import Project
-    from maestro_state.mirror.home import Home
-    from maestro_state.mirror.reader import ArchivedSession
     from maestro_state.models.names import pick
 
     options = ctx.find_root().params
-    project = Project.at(options.get("project") or ".")
-    ref = options.get("session_ref") or os.environ.get("MAESTRO_SESSION") or project.active()
-    rows = sorted(project.index(), key=lambda row: row.updated_at, reverse=True)
-    return ArchivedSession(Home.of_project(project), pick(ref, [row.id for row in rows])) if ref else None
+    try:
+        with Maestro(options.get("project"), session=options.get("session_ref")) as maestro:
+            ref = maestro.pinned or maestro.project.active()
+            rows = sorted(maestro.project.index(), key=lambda row: row.updated_at, reverse=True)
+            return maestro.places.files(pick(ref, [row.id for row in rows]), folder) if ref else []
+    except (MaestroError, OSError):
+        return []

@@ -16,40 +16,17 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
 from maestro_cli import entry
 from maestro_cli.app import App
 from maestro_cli.main import maestro, run
+from maestro_state import preload
 from maestro_state.fs import private_socket
 from maestro_state.local.embedded import paths
 from maestro_state.local.process import keep_private
 
-#: Imported before the first command comes: what most of them would import.
-_NEEDED = (
-    "maestro_cli.screen.following",
-    "maestro_cli.input",
-    "maestro_cli.output",
-    "maestro_state.api.context",
-    "maestro_state.api.maestro",
-    "maestro_state._sync.messages",
-    "maestro_state.api.runs",
-    "maestro_state.api.sessions",
-    "maestro_state._sync.source",
-    "maestro_state.api.tools",
-    "maestro_state.api.work",
-    "maestro_state.mirror.places",
-    "maestro_state.mirror.reader",
-    "maestro_state.tools.catalogue",
-    "maestro_state.net.sync_client",
-    "maestro_state.local.embedded.paths",
-    "maestro_state.local.embedded.supervision",
-    "maestro_state.context.choosing",
-    "maestro_state.context.making",
-    "maestro_state.state.calls.terminals",
-)
 #: Largest request taken, in bytes: an environment and a command line are bounded by the kernel to less.
 _MAX_REQUEST = 8 << 20
 #: Seconds a caller may take to say what it wants.
@@ -60,8 +37,7 @@ def serve(root: str) -> None:
     """Answer commands until told to stop, or until the code on disk is newer."""
     for name in {words.split()[0] for words in entry.READS | entry.CHANGES}:
         maestro.get_command(None, name)  # type: ignore[arg-type]
-    for module in _NEEDED:
-        import_module(module)
+    preload()
     versions = _versions()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page it looks at

@@ -42,14 +42,13 @@ def acl(
       export REDIS_ANA_PASSWORD="$(openssl rand -hex 24)"
       maestro acl --terminal ana --output users.acl
     """
-    from maestro_state.state.access import Account, access_list
-    from maestro_state.state.keys import Keyspace
+    from maestro_state import Account, access_list
 
     chosen = {"terminal": terminals, "worker": workers, "admin": admins}
     if not any(chosen.values()):
         chosen = {role: (role,) for role in chosen}
     accounts = [Account(name, role, _password(name)) for role, names in chosen.items() for name in names]
-    text = access_list(Keyspace(app.maestro.settings.namespace), accounts)
+    text = access_list(app.maestro.settings.namespace, accounts)
     if path is None:
         output.line(text.rstrip("\n"))
         return

@@ -15,9 +15,7 @@ from maestro_state.clock import now_ms
 from maestro_state.errors import InvalidValue, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from maestro_state.models.work import Breadcrumb, WorkView
-    from maestro_state.work.stats import WorkStats
-    from maestro_state.work.tree import Filters
+    from maestro_state import Breadcrumb, Filters, WorkStats, WorkView
 
 STATUSES = ("running", "paused", "completed", "failed", "interrupted")
 
@@ -40,8 +38,8 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def filters_of(options: dict[str, Any]) -> Filters:
     """Read the filters a command was given."""
+    from maestro_state import Filters
     from maestro_state.models.work_names import moment_ms
-    from maestro_state.work.tree import Filters
 
     now = now_ms()
     since, until = options["since"], options["until"]
@@ -170,8 +168,6 @@ def breadcrumbs(app: App, /, ref: str, with_children: bool, as_json: bool, **opt
     Example:
       maestro wsession breadcrumbs latest --since 2h
     """
-    from maestro_state.work.timeline import gist
-
     found = app.maestro.work.breadcrumbs(ref, filters_of(options), with_children=with_children)
     if as_json:
         output.document({"breadcrumbs": [one.document() for one in found]})
@@ -179,7 +175,7 @@ def breadcrumbs(app: App, /, ref: str, with_children: bool, as_json: bool, **opt
     for one in found:
         mark = output.colour("✓", "green") if one.applied else output.colour("·", "yellow")
         stamp = output.colour(output.safe(one.breadcrumb.timestamp), dim=True)
-        output.line(f"{mark} {stamp}  {output.safe(gist(one.breadcrumb))}")
+        output.line(f"{mark} {stamp}  {output.safe(one.breadcrumb.gist())}")
 
 
 @click.command()

@@ -15,8 +15,7 @@ from maestro_state.errors import InvalidTransition, InvalidValue, MaestroError, 
 from maestro_state.vocabulary import FROZEN
 
 if TYPE_CHECKING:
-    from maestro_state.discuss.replay import Outcome
-    from maestro_state.models.discussion import Meta, TranscriptEvent
+    from maestro_state import Meta, ReplayOutcome, TranscriptEvent
 
 KINDS = ("task", "phase", "track", "repo", "issues", "runbook", "workflow", "solutions", "global")
 CONTRACTS = ("global", "track", "phase", "task")
@@ -270,7 +269,7 @@ def replay(app: App, ref: str, dry_run: bool, as_json: bool) -> int:
     return 0
 
 
-def _print_outcome(outcome: Outcome) -> None:
+def _print_outcome(outcome: ReplayOutcome) -> None:
     for warning in outcome.warnings:
         output.line(output.colour(f"warning: {output.safe(warning)}", "yellow"))
     for effect in outcome.effects:

@@ -11,7 +11,7 @@ from maestro_cli import output
 from maestro_cli.app import App, HandsOn, json_option, pass_app, tool_options
 
 if TYPE_CHECKING:
-    from maestro_state.tools.tools_file import ToolRow
+    from maestro_state import ToolRow
 
 
 @click.command(cls=HandsOn)

@@ -14,8 +14,7 @@ from maestro_state.clock import from_iso, now_ms
 from maestro_state.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from maestro_state.models.work import WorkSession
-    from maestro_state.work.tree import Node
+    from maestro_state import Node, WorkSession
 
 ENDINGS = ("completed", "failed", "interrupted")
 

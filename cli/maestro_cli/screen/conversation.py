@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from maestro_cli import output
 from maestro_cli.screen import figures
 from maestro_cli.screen.columns import rows_of
-from maestro_state.state.calls.events import output_bytes
 
 if TYPE_CHECKING:
     from maestro_state.models.message import Event
@@ -62,7 +61,7 @@ class Conversation:
             case "run.started":
                 yield from self._asked(event, run_id)
             case "run.output":
-                yield from self._answer(run_id).take(output_bytes(event))
+                yield from self._answer(run_id).take(event.output())
             case "run.activity":
                 yield from self._activity(run_id, data)
             case "run.requeued":

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from maestro_cli import output
 from maestro_cli.screen.interrupts import Interrupts
-from maestro_state.state.calls.events import output_bytes
 
 if TYPE_CHECKING:
     from maestro_cli.app import App
@@ -100,7 +99,7 @@ class _Screen:
                 self._on_activity(event.data, quiet=quiet)
             elif event.type == "run.output" and not quiet:
                 self._erase()
-                data = output_bytes(event)
+                data = event.output()
                 output.raw(data)
                 self._at_line_start = data.endswith(b"\n")
 
