@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
@@ -30,7 +31,6 @@ class HandsOn(click.Command):
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Show in the usage line that words may follow."""
         return [*super().collect_usage_pieces(ctx), "[-- ARG...]"]
 
 
@@ -54,11 +54,10 @@ class App:
 
     #: The process that a person or a script started, where the command runs in another.
     caller: ClassVar[int | None] = None
-    #: Whether the embedded stack is seen to; not by those who stop it or look at it.
+    #: Whether a killed supervisor is started again; not by those who stop the stack or only ask for its status.
     heals = True
 
     def __init__(self, project: str | None, session_ref: str | None) -> None:
-        """Keep the global options; nothing is opened yet."""
         self.folder = project
         self.session_ref = session_ref
         self._maestro: Maestro | None = None
@@ -76,7 +75,7 @@ class App:
         return self._maestro
 
     def _heal(self, maestro: Maestro) -> None:
-        """Bring back what was killed: whatever the command is, runs must not wait for the next one."""
+        """Start a killed supervisor again: whatever the command is, runs must not wait for the next one."""
         from maestro_state.errors import ServerUnavailable
         from maestro_state.local.embedded import heal
 
@@ -85,7 +84,7 @@ class App:
         except ServerUnavailable:
             return  # whoever needs the server will say it
 
-    def only_look(self) -> None:
+    def only_watch(self) -> None:
         """Go on without keeping the embedded stack running, and without starting it again."""
         from maestro_state import Maestro
 
@@ -100,8 +99,7 @@ class App:
         opened.close()
 
     def terminal(self) -> Terminal:
-        """Say who is looking, for those who look too."""
-        import os
+        """Say who is attached, for others who are."""
 
         from maestro_state import Terminal
         from maestro_state.clock import iso, now_ms
@@ -111,8 +109,6 @@ class App:
 
     def terminal_name(self) -> str:
         """Return the name of this terminal; of a program without one, its process."""
-        import os
-
         for stream in (0, 1, 2):  # what is piped in or out does not change where somebody sits
             try:
                 return os.ttyname(stream).removeprefix("/dev/")
@@ -121,7 +117,6 @@ class App:
         return f"pid {self.caller or os.getpid()}"
 
     def close(self) -> None:
-        """Close what was opened."""
         if self._maestro is not None:
             self._maestro.close()
 

@@ -12,15 +12,12 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def paths(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Have the shell complete a path by its own rules."""
-    del ctx, param
     return [_left_to_shell(incomplete, "file")]
 
 
-def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Have the shell complete a folder."""
-    del ctx, param
+def folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [_left_to_shell(incomplete, "dir")]
 
 
@@ -30,9 +27,8 @@ def _left_to_shell(incomplete: str, kind: str) -> CompletionItem:
     return CompletionItem(incomplete, type=kind)
 
 
-def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def sessions(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the sessions of the local index, newest first."""
-    del param
     from maestro_state.errors import MaestroError
     from maestro_state.local.project import Project
     from maestro_state.models.names import is_session_id
@@ -47,37 +43,30 @@ def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [row.id for row in rows if row.id.startswith(incomplete) and is_session_id(row.id)]
 
 
-def tools(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the catalogue."""
-    del ctx, param
+def tools(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from maestro_state.tools.catalogue import TOOLS
 
     return [tool.name for tool in TOOLS if tool.name.startswith(incomplete)]
 
 
 def modes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the modes of a tool."""
     return [mode for mode in ("read", "edit", "full") if mode.startswith(incomplete)]
 
 
-def fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the fields of a session that can be set."""
-    del ctx, param
+def fields(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from maestro_state.models.session import SETTABLE
 
     return [name for name in SETTABLE if name.startswith(incomplete)]
 
 
-def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the runs of the session, newest first."""
-    del param
     found = {path.split("/")[1] for path in _on_disk(ctx, "runs")}
     return [run_id for run_id in sorted(found, reverse=True) if run_id.startswith(incomplete)]
 
 
-def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def items(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the items of the session, removed ones too."""
-    del param
     found = {path.rpartition("/")[2].removesuffix(".json") for path in _on_disk(ctx, "context/items")}
     return [item_id for item_id in sorted(found) if item_id.startswith(incomplete)]
 

@@ -33,7 +33,7 @@ CHANGES = frozenset((
     "session switch", "session sync", "tool list", "use", "wait", "wsession breadcrumb", "wsession end",
     "wsession pause", "wsession resume", "wsession start",
 ))  # fmt: skip
-#: Commands that run here: they stay for long, look after the stack itself, start programs or are rarely called.
+#: Commands that run here: they run for long, start or stop the stack itself, start programs or are rarely called.
 HERE = frozenset((
     "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "pull", "scheduler",
     "stack status", "stack stop", "sweep", "tool check", "trust", "verify", "watch", "work", "worker",
@@ -151,7 +151,7 @@ def _await_end(line: socket, words: list[str]) -> int:
         except OSError:
             code = b""
         if not code:
-            advice = "run it again" if _is_in(READS, words) else "it may have been done: look before you run it again"
+            advice = "run it again" if _is_in(READS, words) else "it may have been done: check before you run it again"
             _tell_cut_off(advice, as_json="--json" in words)
             return 1
         return code[0]

@@ -57,12 +57,10 @@ class Root(click.Group):
     """The top group, which knows its commands by name and imports them when called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order of the table."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -70,7 +68,7 @@ class Root(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; a reader of our pipe who left is no failure (click would make it exit 1)."""
+        """Call the command; a closed pipe is no failure (click would make it exit 1)."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -139,7 +137,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
-        # The reader of our pipe has left; python must not complain about it while closing.
+        # Nobody reads our pipe any more; python must not complain about it while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -2,7 +2,7 @@
 
 It has imported what they need; each one runs in a fork of it, with the caller's words, environment and terminal, and
 ends when the caller does. Only its own user is answered. When the code on disk is no longer the code in memory it
-leaves, and is started anew.
+exits, and is started anew.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def serve(root: str) -> None:
     preload()
     versions = _versions()
     gc.collect()
-    gc.freeze()  # a collection in a fork would copy every page it looks at
+    gc.freeze()  # a collection in a fork would copy every page it reads
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a fork ended: its caller was told
     with _listening(root) as listener:
         while True:
@@ -54,7 +54,7 @@ def serve(root: str) -> None:
 
 
 def _answer(line: socket.socket) -> NoReturn:
-    """Run one command for the caller at the other end, and leave."""
+    """Run one command for the caller at the other end, and exit."""
     code = 1
     try:
         os.setpgid(0, 0)  # a command that is under way does not end with the resident process
@@ -71,7 +71,7 @@ def _answer(line: socket.socket) -> NoReturn:
                 code = 130  # between the command and this
             line.sendall(bytes([code]))
     except (ConnectionError, TimeoutError):
-        pass  # the caller has left
+        pass  # the caller is gone
     finally:
         os._exit(code)
 
@@ -106,7 +106,7 @@ def _heed(line: socket.socket) -> None:
         with suppress(BlockingIOError):
             interrupts = line.recv(64, socket.MSG_DONTWAIT)
             if not interrupts:
-                os._exit(130)  # killed, as the caller was: nobody is left to ask, or to tell
+                os._exit(130)  # killed, as the caller was: there is nobody to ask, or to tell
             pending += len(interrupts)
         if pending:
             pending -= 1
@@ -146,7 +146,6 @@ def _run(request: list[bytes]) -> int:
 
 
 def _listening(root: str) -> socket.socket:
-    """Return the listening socket."""
     with paths.open_data_folder(root) as folder:
         return private_socket.listen(folder, entry.SOCKET_NAME)
 

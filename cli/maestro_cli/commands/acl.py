@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from maestro_cli import complete as offers
@@ -57,8 +59,6 @@ def acl(
 
 
 def _password(name: str) -> str:
-    import os
-
     variable = f"REDIS_{name.upper().replace('-', '_').replace('.', '_')}_PASSWORD"
     password = os.environ.get(variable)
     if not password:
@@ -68,7 +68,6 @@ def _password(name: str) -> str:
 
 def _write(path: str, text: str, mode: int) -> None:
     """Replace the file at once: a server that reads it meanwhile gets the old one or the new one."""
-    import os
     from contextlib import suppress
 
     beside = f"{path}.{os.getpid()}"

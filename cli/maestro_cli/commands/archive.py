@@ -112,7 +112,7 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
 @json_option
 @pass_app
 def sweep(app: App, as_json: bool) -> int:
-    """Look after all sessions once.
+    """Checkpoint, finalize and recover all sessions once.
 
     Writes changes to disk, freezes what is over, recovers runs.
 

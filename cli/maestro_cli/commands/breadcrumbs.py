@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ _GAP_MS = 60_000
 
 
 def filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the filters that every reading command takes."""
     for option in (
         click.option("--until", metavar="TIME", help="Up to this time (as --since)."),
         click.option("--since", metavar="TIME", help="After this time: 2026-11-16T09:30, or 2h for two hours ago."),
@@ -37,7 +37,6 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def filters_of(options: dict[str, Any]) -> Filters:
-    """Read the filters a command was given."""
     from maestro_state import Filters
     from maestro_state.models.work_names import moment_ms
 
@@ -120,7 +119,6 @@ def _defaults(work: WorkView) -> dict[str, Any]:
 
 
 def _from_file(work: WorkView, source: str) -> Breadcrumb:
-    import os
 
     from maestro_state.models.work import breadcrumb_of
 
@@ -261,8 +259,8 @@ def _show_stats(found: WorkStats) -> None:
 
 @click.command()
 @click.argument("cookie", required=False)
-@click.option("--once", is_flag=True, help="Apply what is there, then leave.")
-@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long a silence.")
+@click.option("--once", is_flag=True, help="Apply what is there, then exit.")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Exit after so long a silence.")
 @json_option
 @pass_app
 def work(app: App, cookie: str | None, once: bool, until_idle: float | None, as_json: bool) -> None:
@@ -285,7 +283,7 @@ def work(app: App, cookie: str | None, once: bool, until_idle: float | None, as_
         for one in outcome.rejected:
             output.line(output.safe(f"  {one.source}: {one.reason}"))
         return
-    output.note(f"working on {work_id} (Ctrl-C leaves)")
+    output.note(f"working on {work_id} (Ctrl-C exits)")
     until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
     for happening in app.maestro.work.follow(work_id, until_idle_ms=until_idle_ms):
         if as_json:

@@ -43,7 +43,7 @@ def trust(app: App, revoke: bool, as_json: bool) -> None:
     """Let this project's files name servers and programs.
 
     A cloned repository may bring settings of its own. Those that decide what is kept, under whose name, or which
-    server, program or folder is used count only after you have looked at them and trusted them; one changed byte ends
+    server, program or folder is used count only after you have read and trusted them; one changed byte ends
     that trust. Server data that was copied here is accepted with them.
 
     \b

@@ -10,7 +10,7 @@ import click
 from maestro_cli import complete as offers
 from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
-from maestro_cli.input import bytes_argument
+from maestro_cli.input import piped_in
 
 if TYPE_CHECKING:
     from maestro_state.models.context import Added, ContextItem
@@ -60,7 +60,7 @@ def add(
       git diff | maestro context add -
     """
     if kind is None or kind == "text":
-        arguments: list[str | bytes] = [bytes_argument() if thing == "-" else thing for thing in things]
+        arguments: list[str | bytes] = [piped_in() if thing == "-" else thing for thing in things]
     else:
         arguments = list(things)
     shown = output.Progress("added")
@@ -102,7 +102,6 @@ def _show_added(added: Added, word: str, *, as_json: bool) -> None:
 
 
 def describe(item: ContextItem) -> str:
-    """Say in a few words what an item is."""
     source = item.source
     match item.kind:
         case "file":

@@ -134,7 +134,7 @@ def _ask(app: App, tool: str, prompt: str, *, quiet: bool) -> tuple[str, str | N
     warn_if_alone(app)
     ended = follow(app, started, quiet=quiet)
     if ended is None:
-        raise click.Abort  # left running: its answer can be shown and said later
+        raise click.Abort  # detached: its answer can be shown and said later
     verdict(ended)
     answer = app.maestro.runs.output(ended.id).decode(errors="replace")
     return answer, ended.usage.model if ended.usage else None

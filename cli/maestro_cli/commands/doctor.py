@@ -17,7 +17,7 @@ from maestro_cli.app import App, json_option, pass_app
 def doctor(app: App, repair: bool, as_json: bool) -> int:
     """Check the server, the disk and the set-up.
 
-    Leaves with 1 when a check fails; warnings do not.
+    Exits with 1 when a check fails; warnings do not.
 
     \b
     Example:

@@ -12,7 +12,8 @@ from maestro_cli import output
 from maestro_cli.app import App, HandsOn, json_option, pass_app, tool_options
 from maestro_cli.input import is_piped, piped_bytes, piped_in
 from maestro_cli.screen import figures
-from maestro_cli.screen.notifying import notify_option
+from maestro_cli.screen.following import follow
+from maestro_cli.screen.notifying import notify_option, tell
 from maestro_state.clock import iso, now_ms
 from maestro_state.errors import PathNotFound, RunFailed, UsageError
 
@@ -38,11 +39,11 @@ _NAMED_MAX = 20
 @click.option("--no-history", is_flag=True, help="Hand on nothing of what was said before.")
 @click.option("--refresh", is_flag=True, help="Take files that changed since they were added as they are now.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
-@click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
+@click.option("--detach", is_flag=True, help="Do not wait: let it run and return.")
 @notify_option
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
 @click.option("--confirm", is_flag=True, help="Show what would be sent where, and ask.")
-@click.option("--cookie", metavar="ID", help="Leave a breadcrumb in this work session.")
+@click.option("--cookie", metavar="ID", help="Add a breadcrumb to this work session.")
 @click.option(
     "--env", "env", multiple=True, metavar="NAME", help="Also see this variable where the worker is elsewhere."
 )
@@ -71,8 +72,8 @@ def run(
 ) -> int:
     """Run the session's tool on a prompt and the session's context.
 
-    The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or leave
-    it running. Every terminal on the session sees it. What follows -- is handed to the tool; where no prompt came
+    The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or let
+    it run on. Every terminal on the session sees it. What follows -- is handed to the tool; where no prompt came
     before it, the first word after it is the prompt. It is also sent the conversation so far, preferences and
     project_context, and what is piped in; in loops and where standard input never ends, use --no-stdin.
 
@@ -83,9 +84,6 @@ def run(
       git diff | maestro run "explain" --tool claude
       maestro run - < question.txt
     """
-    from maestro_cli.screen.following import follow
-    from maestro_cli.screen.notifying import tell
-
     _check_notify(wanted=notify, waits=not (detach or dry))
     if prompt is None and not from_stdin and from_file is None and arguments:
         prompt, arguments = arguments[0], arguments[1:]
@@ -93,7 +91,7 @@ def run(
         raise UsageError("the prompt comes from standard input, which --no-stdin leaves alone", hint="leave one out")
     content, source = _prompt(prompt, from_stdin, from_file)
     piped = None if source == "stdin" or no_stdin else _piped(app)
-    _look_at_files(app, refresh=refresh)
+    _report_changed_files(app, refresh=refresh)
     room = app.maestro.runs
     how = {name: options[name] for name in ("tool", "model", "mode")}
     how |= {"arguments": arguments, "continues": _continues(goes_on, continue_from), "piped": piped}
@@ -173,7 +171,7 @@ def _history(count: int | None, none_of_it: bool) -> int | None:
     return 0 if none_of_it else count
 
 
-def _look_at_files(app: App, *, refresh: bool) -> None:
+def _report_changed_files(app: App, *, refresh: bool) -> None:
     """Say which files are sent as they were, not as they are; or take them as they are now."""
     room = app.maestro.context
     if refresh:
@@ -202,7 +200,7 @@ def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) 
     """Show what would be sent and ask; return when it was agreed to, None when it was not."""
     preview = app.maestro.runs.preview(content, **how)
     if as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
+        raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or see it with --dry")
     _show_preview(preview.argv, preview.stdin)
     return iso(now_ms()) if output.confirmed("Send this?") else None
 
@@ -235,7 +233,7 @@ def call_worker(app: App) -> None:
 
 
 def warn_if_alone(app: App) -> None:
-    """Say so when nobody carries out runs: of a server that others look after, nobody here can start a worker."""
+    """Say so when nobody carries out runs: nobody here can start a worker of a team's server."""
     if app.maestro.settings.redis_url is not None and app.maestro.runs.workers() == 0:
         output.warning("no worker is listening: the run waits until one does (maestro worker)")
 

@@ -191,7 +191,7 @@ def cancel(app: App, run_id: str | None, wait: bool, as_json: bool) -> None:
 def wait(app: App, run_ids: tuple[str, ...], notify: bool, as_json: bool) -> int:
     """Return when runs are over: with 0 if all of them succeeded, else with 1.
 
-    Without RUN it waits for every run of the session that is open now. Leaving with Ctrl-C ends none of them.
+    Without RUN it waits for every run of the session that is open now. Ctrl-C ends none of them.
 
     \b
     Example:

@@ -12,6 +12,8 @@ from maestro_cli import complete as offers
 from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 from maestro_cli.input import json_or_text, text_argument
+from maestro_cli.screen.session_status import liveness
+from maestro_cli.screen.session_status import show as show_status
 from maestro_state.clock import from_iso, now_ms
 from maestro_state.errors import RunsOpen, UsageError
 
@@ -23,7 +25,7 @@ STATES = ("iniciada", "com_contexto", "executando", "com_saida", "finalizada", "
 
 @click.group()
 def session() -> None:
-    """Start, list, switch, end and look at sessions.
+    """Start, list, show, switch and end sessions.
 
     \b
     Example:
@@ -79,8 +81,6 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
     Example:
       maestro session list --state com_saida
     """
-    from maestro_cli.screen.session_status import liveness
-
     if mine and user is not None:
         raise click.UsageError("--mine and --user cannot be used together")
     me = app.maestro.settings.user
@@ -135,7 +135,7 @@ def _why_none(app: App, older: int, *, state: str | None, user: str | None, show
 @json_option
 @pass_app
 def status(app: App, ref: str | None, as_json: bool) -> None:
-    """Show where a session stands and who is looking at it.
+    """Show where a session stands and who is attached to it.
 
     maestro status is the same.
 
@@ -144,13 +144,11 @@ def status(app: App, ref: str | None, as_json: bool) -> None:
       maestro session status fix-login
       maestro status
     """
-    from maestro_cli.screen.session_status import show
-
     found = app.maestro.sessions.status(ref)
     if as_json:
         output.document(found)
         return
-    show(found)
+    show_status(found)
 
 
 def _when(timestamp: str, now: int) -> str:

@@ -10,7 +10,7 @@ from maestro_cli.app import App, json_option, pass_app
 
 @click.group()
 def stack() -> None:
-    """Look after the embedded server.
+    """Show and stop the embedded server.
 
     It starts by itself with the first command and stops by itself when nobody uses it.
 
@@ -48,7 +48,7 @@ def status(app: App, as_json: bool) -> None:
 def stop(app: App, as_json: bool) -> int:
     """Stop the embedded server; everything stays on disk and the next command starts it again.
 
-    Sessions with changes are written to disk first. Leaves with 1 when some could not be: nothing is lost, they are in
+    Sessions with changes are written to disk first. Exits with 1 when some could not be: nothing is lost, they are in
     the server's own file and written the next time.
 
     \b

@@ -71,7 +71,7 @@ def list_tools(app: App, as_json: bool) -> None:
     rows = app.maestro.tools.list()
     _show(rows, as_json=as_json)
     if not as_json and not any(row.status for row in rows):
-        output.note("maestro tool check looks which of them are installed here")
+        output.note("maestro tool check finds out which of them are installed here")
 
 
 @tool.command()
@@ -79,7 +79,7 @@ def list_tools(app: App, as_json: bool) -> None:
 @json_option
 @pass_app
 def check(app: App, name: str | None, as_json: bool) -> int:
-    """Look which tools are there and which version they have; leaves with 1 when one is missing.
+    """Check which tools are there and which version they have; exits with 1 when one is missing.
 
     \b
     Example:

@@ -10,7 +10,7 @@ from maestro_cli.app import App, pass_app
 
 @click.command()
 @click.option("--count", type=click.IntRange(1, 256), default=1, metavar="N", help="How many runs at once.")
-@click.option("--burst", is_flag=True, help="Leave when nothing waits any more.")
+@click.option("--burst", is_flag=True, help="Exit when nothing waits any more.")
 @pass_app
 def worker(app: App, count: int, burst: bool) -> int:
     """Carry out runs until told to stop.

@@ -21,7 +21,7 @@ ENDINGS = ("completed", "failed", "interrupted")
 
 @click.group()
 def wsession() -> None:
-    """Start, end and look at work sessions and their breadcrumbs.
+    """Start, end and show work sessions and their breadcrumbs.
 
     \b
     Example:

@@ -25,7 +25,7 @@ _QUEUED_S = 2.0
 
 
 def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
-    """Show a run until it ends and return it; None when the person has left it running. `quiet` prints no output."""
+    """Show a run until it ends and return it; None when it was detached from. `quiet` prints no output."""
     cursor: str | None = None
     screen = _Screen(app, run)
     with Interrupts() as interrupts:
