@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from maestro_cli import complete as offers
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from maestro_state import Maestro, Terminal
+
+    Decorated = Callable[..., Any]
 
 #: The `--json` switch, the same on every command that prints data.
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+class HandsOn(click.Command):
+    """A command whose words behind `--` are no options or arguments of its own; its function gets them as such."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split at the first `--`: click alone would take what follows for further arguments."""
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["arguments"] = tuple(args[at + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARG...]"]
+
+
+def tool_options(command: Decorated) -> Decorated:
+    """Add the options that say how a tool is called."""
+    mode = click.option(
+        "--mode",
+        metavar="MODE",
+        shell_complete=offers.modes,
+        help="What it may do: read, edit or full; else what it does by itself.",
+    )
+    return click.option("--model", metavar="MODEL", help="Model to use, by the tool's own name for it.")(mode(command))
 
 
 #: The name of connections that do not keep the embedded stack running; its own begin so too.
@@ -22,11 +54,10 @@ class App:
 
     #: The process that a person or a script started, where the command runs in another.
     caller: ClassVar[int | None] = None
-    #: Whether the embedded stack is seen to; not by those who stop it or look at it.
+    #: Whether a killed supervisor is started again; not by those who stop the stack or only ask for its status.
     heals = True
 
     def __init__(self, project: str | None, session_ref: str | None) -> None:
-        """Keep the global options; nothing is opened yet."""
         self.folder = project
         self.session_ref = session_ref
         self._maestro: Maestro | None = None
@@ -44,7 +75,7 @@ class App:
         return self._maestro
 
     def _heal(self, maestro: Maestro) -> None:
-        """Bring back what was killed: whatever the command is, runs must not wait for the next one."""
+        """Start a killed supervisor again: whatever the command is, runs must not wait for the next one."""
         from maestro_state.errors import ServerUnavailable
         from maestro_state.local.embedded import heal
 
@@ -53,7 +84,7 @@ class App:
         except ServerUnavailable:
             return  # whoever needs the server will say it
 
-    def only_look(self) -> None:
+    def only_watch(self) -> None:
         """Go on without keeping the embedded stack running, and without starting it again."""
         from maestro_state import Maestro
 
@@ -68,8 +99,7 @@ class App:
         opened.close()
 
     def terminal(self) -> Terminal:
-        """Say who is looking, for those who look too."""
-        import os
+        """Say who is attached, for others who are."""
 
         from maestro_state import Terminal
         from maestro_state.clock import iso, now_ms
@@ -79,8 +109,6 @@ class App:
 
     def terminal_name(self) -> str:
         """Return the name of this terminal; of a program without one, its process."""
-        import os
-
         for stream in (0, 1, 2):  # what is piped in or out does not change where somebody sits
             try:
                 return os.ttyname(stream).removeprefix("/dev/")
@@ -89,7 +117,6 @@ class App:
         return f"pid {self.caller or os.getpid()}"
 
     def close(self) -> None:
-        """Close what was opened."""
         if self._maestro is not None:
             self._maestro.close()
 

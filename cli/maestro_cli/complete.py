@@ -11,18 +11,13 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from maestro_state.mirror.reader import ArchivedSession
 
-
-def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def paths(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Have the shell complete a path by its own rules."""
-    del ctx, param
     return [_left_to_shell(incomplete, "file")]
 
 
-def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Have the shell complete a folder."""
-    del ctx, param
+def folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [_left_to_shell(incomplete, "dir")]
 
 
@@ -32,9 +27,8 @@ def _left_to_shell(incomplete: str, kind: str) -> CompletionItem:
     return CompletionItem(incomplete, type=kind)
 
 
-def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def sessions(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the sessions of the local index, newest first."""
-    del param
     from maestro_state.errors import MaestroError
     from maestro_state.local.project import Project
     from maestro_state.models.names import is_session_id
@@ -45,66 +39,49 @@ def sessions(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     except (MaestroError, OSError):
         return []  # while completing is no time to tell what is wrong
     rows.sort(key=lambda row: row.updated_at, reverse=True)
-    # The index may be a stranger's: what is no id never reaches the shell.
+    # The index may be untrusted: what is no id never reaches the shell.
     return [row.id for row in rows if row.id.startswith(incomplete) and is_session_id(row.id)]
 
 
-def tools(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the catalogue."""
-    del ctx, param
+def tools(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from maestro_state.tools.catalogue import TOOLS
 
     return [tool.name for tool in TOOLS if tool.name.startswith(incomplete)]
 
 
 def modes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the modes of a tool."""
     return [mode for mode in ("read", "edit", "full") if mode.startswith(incomplete)]
 
 
-def fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the fields of a session that can be set."""
-    del ctx, param
+def fields(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from maestro_state.models.session import SETTABLE
 
     return [name for name in SETTABLE if name.startswith(incomplete)]
 
 
-def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the runs of the session, newest first."""
-    del param
     found = {path.split("/")[1] for path in _on_disk(ctx, "runs")}
     return [run_id for run_id in sorted(found, reverse=True) if run_id.startswith(incomplete)]
 
 
-def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def items(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the items of the session, removed ones too."""
-    del param
     found = {path.rpartition("/")[2].removesuffix(".json") for path in _on_disk(ctx, "context/items")}
     return [item_id for item_id in sorted(found) if item_id.startswith(incomplete)]
 
 
 def _on_disk(ctx: click.Context, folder: str) -> list[str]:
-    """Return the files of a folder of the session this terminal is on, as the last checkpoint left them."""
+    """Return the files of a folder of the session this terminal is on, as the last checkpoint wrote them."""
+    from maestro_state import Maestro
     from maestro_state.errors import MaestroError
-
-    try:
-        archive = _archive(ctx)
-        return archive.files(folder) if archive else []
-    except (MaestroError, OSError):
-        return []
-
-
-def _archive(ctx: click.Context) -> ArchivedSession | None:
-    import os
-
-    from maestro_state.local.project import Project
-    from maestro_state.mirror.home import Home
-    from maestro_state.mirror.reader import ArchivedSession
     from maestro_state.models.names import pick
 
     options = ctx.find_root().params
-    project = Project.at(options.get("project") or ".")
-    ref = options.get("session_ref") or os.environ.get("MAESTRO_SESSION") or project.active()
-    rows = sorted(project.index(), key=lambda row: row.updated_at, reverse=True)
-    return ArchivedSession(Home.of_project(project), pick(ref, [row.id for row in rows])) if ref else None
+    try:
+        with Maestro(options.get("project"), session=options.get("session_ref")) as maestro:
+            ref = maestro.pinned or maestro.project.active()
+            rows = sorted(maestro.project.index(), key=lambda row: row.updated_at, reverse=True)
+            return maestro.places.files(pick(ref, [row.id for row in rows]), folder) if ref else []
+    except (MaestroError, OSError):
+        return []

@@ -18,8 +18,6 @@ _MAESTRO = str(Path(sys.executable).with_name("maestro"))
 
 
 class Terminal:
-    """One terminal of the demo."""
-
     def __init__(self, number: int, folder: Path) -> None:
         """Take the project folder; terminals know each other only through the session."""
         self._mark = output.colour(f" {number} │ ", ("cyan", "magenta", "yellow")[number - 1])
@@ -27,17 +25,16 @@ class Terminal:
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("MAESTRO_")}
 
     def type(self, *words: str) -> None:
-        """Run a command and show what it prints."""
         self._show_command(words)
         done = subprocess.run([_MAESTRO, *words], cwd=self._folder, env=self._environment, text=True,
                               capture_output=True, check=False)  # fmt: skip
         for text in (done.stdout + done.stderr).splitlines():
             output.line(self._mark + text)
         if done.returncode:
-            raise SystemExit(f"demo: maestro {' '.join(words)} left with {done.returncode}")
+            raise SystemExit(f"demo: maestro {' '.join(words)} exited with {done.returncode}")
 
     @contextmanager
-    def leave_open(self, *words: str) -> Iterator[Iterator[str]]:
+    def keep_open(self, *words: str) -> Iterator[Iterator[str]]:
         """Run a command that goes on; yields the lines it prints, as they come."""
         self._show_command(words)
         with subprocess.Popen([_MAESTRO, *words], cwd=self._folder, env=self._environment, text=True,
@@ -54,14 +51,13 @@ class Terminal:
 
 
 def main() -> None:
-    """Show one session in three terminals."""
     with tempfile.TemporaryDirectory(prefix="maestro-demo-") as name:
         folder = Path(name)
         first, second, third = (Terminal(number, folder) for number in (1, 2, 3))
         output.line("Three terminals, one session. Nothing is configured: the first command starts a private server.\n")
         try:
             first.type("session", "start", "fix-login")
-            with second.leave_open("watch", "--from", "start") as seen:
+            with second.keep_open("watch", "--from", "start") as seen:
                 output.line(next(seen))
                 third.type("message", "add", "--role", "user", "look at the cookie first")
                 output.line(next(seen))

@@ -11,91 +11,33 @@ from __future__ import annotations
 import os
 import sys
 
+from maestro_state.startup import own_modules_first
+
 TYPE_CHECKING = False  # typing's own takes as long to import as all the rest here
 if TYPE_CHECKING:
     from _socket import socket
     from typing import NoReturn
 
 #: Commands that ask nothing, change nothing and soon end. A test holds these tables against the commands themselves.
-READS = frozenset(
-    {
-        "context list",
-        "context show",
-        "messages",
-        "runs",
-        "session get",
-        "session list",
-        "session status",
-        "show",
-        "status",
-        "usage",
-        "wsession breadcrumbs",
-        "wsession list",
-        "wsession show",
-        "wsession stats",
-        "wsession timeline",
-        "wsession tree",
-    }
-)
+READS = frozenset((
+    "context list", "context show", "messages", "runs", "session get", "session list", "session status", "show",
+    "status", "usage", "wsession breadcrumbs", "wsession list", "wsession show", "wsession stats",
+    "wsession timeline", "wsession tree",
+))  # fmt: skip
 
 #: Commands that change something, or follow what does.
-CHANGES = frozenset(
-    {
-        "cancel",
-        "context add",
-        "context clear",
-        "context refresh",
-        "context remove",
-        "context use-output",
-        "discuss done",
-        "discuss list",
-        "discuss say",
-        "discuss show",
-        "discuss start",
-        "export",
-        "message add",
-        "run",
-        "session abort",
-        "session delete",
-        "session end",
-        "session fork",
-        "session set",
-        "session start",
-        "session switch",
-        "session sync",
-        "tool list",
-        "use",
-        "wait",
-        "wsession breadcrumb",
-        "wsession end",
-        "wsession pause",
-        "wsession resume",
-        "wsession start",
-    }
-)
-#: Commands that run here: they stay for long, look after the stack itself, start programs or are rarely called.
-HERE = frozenset(
-    {
-        "acl",
-        "cleanup",
-        "completion",
-        "config",
-        "discuss migrate",
-        "discuss replay",
-        "doctor",
-        "pull",
-        "scheduler",
-        "stack status",
-        "stack stop",
-        "sweep",
-        "tool check",
-        "trust",
-        "verify",
-        "watch",
-        "work",
-        "worker",
-    }
-)
+CHANGES = frozenset((
+    "cancel", "context add", "context clear", "context refresh", "context remove", "context use-output",
+    "discuss done", "discuss list", "discuss say", "discuss show", "discuss start", "export", "message add", "run",
+    "session abort", "session delete", "session end", "session fork", "session set", "session start",
+    "session switch", "session sync", "tool list", "use", "wait", "wsession breadcrumb", "wsession end",
+    "wsession pause", "wsession resume", "wsession start",
+))  # fmt: skip
+#: Commands that run here: they run for long, start or stop the stack itself, start programs or are rarely called.
+HERE = frozenset((
+    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "pull", "scheduler",
+    "stack status", "stack stop", "sweep", "tool check", "trust", "verify", "watch", "work", "worker",
+))  # fmt: skip
 
 #: Where the resident process listens: the name in the folder of the server, which is below the project's top folder.
 SOCKET_NAME = "r.sock"
@@ -107,7 +49,8 @@ _TIMEOUT_S = 1.0
 
 
 def main() -> NoReturn:
-    """Run one command line and leave with its exit code."""
+    """Run one command line and exit with its code."""
+    own_modules_first()
     words = sys.argv[1:]
     try:
         code = _hand_over(words) if _may_be_handed_over(words) else None
@@ -171,7 +114,7 @@ def _hand_over(words: list[str]) -> int | None:
 
 def _connect(line: socket, top: str) -> None:
     """Connect to the resident process; OSError unless it is this user's, who alone gets an environment with secrets."""
-    from maestro_state.net import private_socket
+    from maestro_state.fs import private_socket
 
     folder = private_socket.open_own_folder(top, *FOLDERS)
     try:
@@ -208,7 +151,7 @@ def _await_end(line: socket, words: list[str]) -> int:
         except OSError:
             code = b""
         if not code:
-            advice = "run it again" if _is_in(READS, words) else "it may have been done: look before you run it again"
+            advice = "run it again" if _is_in(READS, words) else "it may have been done: check before you run it again"
             _tell_cut_off(advice, as_json="--json" in words)
             return 1
         return code[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -21,11 +22,6 @@ def text_argument(argument: str) -> str:
         raise InvalidValue("standard input is not UTF-8 text") from error
 
 
-def bytes_argument() -> bytes:
-    """Return all of standard input, as it is."""
-    return piped_in()
-
-
 def piped_in(word: str = "-", *, hint: str = "echo text | maestro …") -> bytes:
     """Return all of standard input; UsageError where it is a terminal, or closed (Python has None then)."""
     if sys.stdin is None or sys.stdin.isatty():
@@ -43,7 +39,6 @@ def is_piped() -> bool:
     Not a terminal, nothing where there is none, and not /dev/null or another device, which is what cron, xargs and
     service managers give.
     """
-    import os
     import stat
 
     try:
@@ -55,8 +50,6 @@ def is_piped() -> bool:
 
 def piped_bytes(limit: int) -> bytes:
     """Return all of standard input, at most one byte more than the limit; says what is waited for."""
-    import os
-
     pieces, left = [], limit + 1
     _tell_waiting()
     while left > 0 and (piece := os.read(0, min(left, 1 << 20))):

@@ -1,8 +1,7 @@
 """The `maestro` command: finds subcommands without importing them, and is the one place where an error becomes a line
 on stderr and an exit code.
 
-Start-up is most of what a command costs, so each subcommand's module is imported only when it is called; the table
-below finds them, with the line each says of itself; a test compares.
+Start-up is most of what a command costs, so each subcommand's module is imported only when it is called.
 """
 
 from __future__ import annotations
@@ -19,62 +18,38 @@ from maestro_cli.app import App
 from maestro_state import __version__
 from maestro_state.errors import MaestroError
 
-#: Command → module, attribute, what it says of itself.
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "session": ("maestro_cli.commands.session", "session", "Start, list, switch, end and look at sessions."),
-    "run": ("maestro_cli.commands.run", "run", "Run the session's tool on a prompt and the session's context."),
-    "status": ("maestro_cli.commands.session", "status", "Show where a session stands and who is looking at it."),
-    "runs": ("maestro_cli.commands.runs", "runs", "List the runs of a session."),
-    "show": ("maestro_cli.commands.runs", "show", "Show what a run printed."),
-    "wait": (
-        "maestro_cli.commands.wait",
-        "wait",
-        "Return when runs are over: with 0 if all of them succeeded, else with 1.",
-    ),
-    "cancel": ("maestro_cli.commands.runs", "cancel", "Cancel a run."),
-    "context": ("maestro_cli.commands.context", "context", "Add files, texts and outputs to what runs are sent along."),
-    "use": ("maestro_cli.commands.tool", "use", "Choose the tool that runs of this session use, and how it is called."),
-    "tool": ("maestro_cli.commands.tool", "tool", "List and check the AI tools."),
-    "watch": ("maestro_cli.commands.watch", "watch", "Follow a session live."),
-    "message": ("maestro_cli.commands.message", "message", "Add messages to a session."),
-    "messages": ("maestro_cli.commands.message", "messages", "Read the messages of a session."),
-    "usage": ("maestro_cli.commands.usage", "usage", "Add up runs, tokens and cost over live and archived sessions."),
-    "worker": ("maestro_cli.commands.worker", "worker", "Carry out runs until told to stop."),
-    "discuss": ("maestro_cli.commands.discuss", "discuss", "Discuss work with a tool, and replay what was decided."),
-    "wsession": (
-        "maestro_cli.commands.wsession",
-        "wsession",
-        "Start, end and look at work sessions and their breadcrumbs.",
-    ),
-    "work": ("maestro_cli.commands.work", "work", "Apply the breadcrumbs of a work session, each exactly once."),
-    "export": ("maestro_cli.commands.archive", "export", "Write a session's whole history to one file."),
-    "pull": (
-        "maestro_cli.commands.archive",
-        "pull",
-        "Bring an archived session from the team's server into this checkout.",
-    ),
-    "verify": (
-        "maestro_cli.commands.archive",
-        "verify",
-        "Check that an archive is what was written: every digest, file by file.",
-    ),
-    "cleanup": (
-        "maestro_cli.commands.archive",
-        "cleanup",
-        "Remove outputs and dry runs of sessions ended long ago, and old logs.",
-    ),
-    "sweep": ("maestro_cli.commands.archive", "sweep", "Look after all sessions once."),
-    "stack": ("maestro_cli.commands.stack", "stack", "Look after the embedded server."),
-    "config": ("maestro_cli.commands.config", "config", "Show every setting and where it came from."),
-    "trust": ("maestro_cli.commands.config", "trust", "Let this project's files name servers and programs."),
-    "doctor": ("maestro_cli.commands.doctor", "doctor", "Check the server, the disk and the set-up."),
-    "scheduler": (
-        "maestro_cli.commands.scheduler",
-        "scheduler",
-        "Sweep often and clean up daily, once for the whole team.",
-    ),
-    "acl": ("maestro_cli.commands.acl", "acl", "Write the access list of a team's server."),
-    "completion": ("maestro_cli.commands.completion", "completion", "Print the completion script for a shell."),
+#: Command → its file in `commands/`, where the function has the command's name; from daily use to upkeep.
+COMMANDS = {
+    "session": "session",
+    "run": "run",
+    "status": "session",
+    "runs": "runs",
+    "show": "runs",
+    "wait": "runs",
+    "cancel": "runs",
+    "context": "context",
+    "use": "tool",
+    "tool": "tool",
+    "watch": "watch",
+    "message": "message",
+    "messages": "message",
+    "usage": "usage",
+    "worker": "worker",
+    "discuss": "discuss",
+    "wsession": "wsession",
+    "work": "breadcrumbs",
+    "export": "archive",
+    "pull": "archive",
+    "verify": "archive",
+    "cleanup": "archive",
+    "sweep": "archive",
+    "stack": "stack",
+    "config": "config",
+    "trust": "config",
+    "doctor": "doctor",
+    "scheduler": "scheduler",
+    "acl": "acl",
+    "completion": "completion",
 }
 
 
@@ -82,21 +57,18 @@ class Root(click.Group):
     """The top group, which knows its commands by name and imports them when called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order of the table: from daily use to upkeep."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(f"maestro_cli.commands.{COMMANDS[cmd_name]}"), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; a reader of our pipe who left is no failure (click would make it exit 1)."""
+        """Call the command; a closed pipe is no failure (click would make it exit 1)."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -137,7 +109,7 @@ def maestro(ctx: click.Context, project: str | None, session_ref: str | None) ->
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     sys.exit(run(sys.argv[1:]))
 
 
@@ -165,7 +137,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
-        # The reader of our pipe has left; python must not complain about it while closing.
+        # Nobody reads our pipe any more; python must not complain about it while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

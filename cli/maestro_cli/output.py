@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -106,7 +107,6 @@ def _json_escape(code: int) -> str:
 
 
 def is_terminal() -> bool:
-    """Tell whether a person is looking at stdout."""
     return sys.stdout.isatty()
 
 
@@ -148,6 +148,14 @@ def line(text: str = "") -> None:
     """Print one line, or a few, harmless whatever they hold."""
     sys.stdout.write(_harmless(text) + "\n")
     sys.stdout.flush()
+
+
+def result(value: Any, text: str, *, as_json: bool) -> None:
+    """Print what a command did: a document for programs, one line for people."""
+    if as_json:
+        document(value)
+    else:
+        line(text)
 
 
 def note(text: str, *, quiet: bool = False) -> None:
@@ -280,7 +288,6 @@ def fit(text: str) -> str:
 
 
 def screen_columns() -> int:
-    """Return how wide the terminal is."""
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns
@@ -299,12 +306,10 @@ def ago(then_ms: int, now_ms: int) -> str:
 
 
 def size(count: int) -> str:
-    """Say how many bytes something has."""
     return counted(count, "byte")
 
 
 def counted(count: int, word: str) -> str:
-    """Say how many there are of something."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
@@ -318,7 +323,6 @@ def duration(seconds: int) -> str:
 
 def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Show a stored time as the clock on this person's wall does."""
-    import time
 
     from maestro_state.clock import from_iso
 
@@ -329,25 +333,21 @@ class Progress:
     """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
 
     def __init__(self, word: str, *, at_least: int = 100) -> None:
-        """Take what is being done, and how many are worth a line."""
         self._word = word
         self._at_least = at_least
         self._shown = False
 
     def update(self, done: int, total: int) -> None:
-        """Show how far it is."""
         if total >= self._at_least and sys.stderr.isatty():
             sys.stderr.write(f"\r{self._word} {done} of {total}")
             sys.stderr.flush()
             self._shown = True
 
     def done(self) -> None:
-        """Leave the line."""
         if self._shown:
             sys.stderr.write("\n")
 
 
 def json_line(value: Any) -> None:
-    """Print one line of JSON Lines, at once."""
     sys.stdout.write(_json_text(msgspec.json.encode(value)) + "\n")
     sys.stdout.flush()

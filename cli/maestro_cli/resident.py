@@ -2,7 +2,7 @@
 
 It has imported what they need; each one runs in a fork of it, with the caller's words, environment and terminal, and
 ends when the caller does. Only its own user is answered. When the code on disk is no longer the code in memory it
-leaves, and is started anew.
+exits, and is started anew.
 """
 
 from __future__ import annotations
@@ -16,40 +16,17 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
 from maestro_cli import entry
 from maestro_cli.app import App
 from maestro_cli.main import maestro, run
+from maestro_state import preload
+from maestro_state.fs import private_socket
 from maestro_state.local.embedded import paths
 from maestro_state.local.process import keep_private
-from maestro_state.net import private_socket
 
-#: Imported before the first command comes: what most of them would import.
-_NEEDED = (
-    "maestro_cli.screen.following",
-    "maestro_cli.input",
-    "maestro_cli.output",
-    "maestro_state.api.context",
-    "maestro_state.api.maestro",
-    "maestro_state._sync.messages",
-    "maestro_state.api.runs",
-    "maestro_state.api.sessions",
-    "maestro_state._sync.source",
-    "maestro_state.api.tools",
-    "maestro_state.api.work",
-    "maestro_state.mirror.places",
-    "maestro_state.mirror.reader",
-    "maestro_state.tools.catalogue",
-    "maestro_state.net.sync_client",
-    "maestro_state.local.embedded.paths",
-    "maestro_state.local.embedded.supervision",
-    "maestro_state.context.choosing",
-    "maestro_state.context.making",
-    "maestro_state.state.calls.terminals",
-)
 #: Largest request taken, in bytes: an environment and a command line are bounded by the kernel to less.
 _MAX_REQUEST = 8 << 20
 #: Seconds a caller may take to say what it wants.
@@ -60,11 +37,10 @@ def serve(root: str) -> None:
     """Answer commands until told to stop, or until the code on disk is newer."""
     for name in {words.split()[0] for words in entry.READS | entry.CHANGES}:
         maestro.get_command(None, name)  # type: ignore[arg-type]
-    for module in _NEEDED:
-        import_module(module)
+    preload()
     versions = _versions()
     gc.collect()
-    gc.freeze()  # a collection in a fork would copy every page it looks at
+    gc.freeze()  # a collection in a fork would copy every page it reads
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a fork ended: its caller was told
     with _listening(root) as listener:
         while True:
@@ -78,7 +54,7 @@ def serve(root: str) -> None:
 
 
 def _answer(line: socket.socket) -> NoReturn:
-    """Run one command for the caller at the other end, and leave."""
+    """Run one command for the caller at the other end, and exit."""
     code = 1
     try:
         os.setpgid(0, 0)  # a command that is under way does not end with the resident process
@@ -95,7 +71,7 @@ def _answer(line: socket.socket) -> NoReturn:
                 code = 130  # between the command and this
             line.sendall(bytes([code]))
     except (ConnectionError, TimeoutError):
-        pass  # the caller has left
+        pass  # the caller is gone
     finally:
         os._exit(code)
 
@@ -130,7 +106,7 @@ def _heed(line: socket.socket) -> None:
         with suppress(BlockingIOError):
             interrupts = line.recv(64, socket.MSG_DONTWAIT)
             if not interrupts:
-                os._exit(130)  # killed, as the caller was: nobody is left to ask, or to tell
+                os._exit(130)  # killed, as the caller was: there is nobody to ask, or to tell
             pending += len(interrupts)
         if pending:
             pending -= 1
@@ -170,7 +146,6 @@ def _run(request: list[bytes]) -> int:
 
 
 def _listening(root: str) -> socket.socket:
-    """Return the listening socket."""
     with paths.open_data_folder(root) as folder:
         return private_socket.listen(folder, entry.SOCKET_NAME)
 

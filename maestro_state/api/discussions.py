@@ -15,7 +15,7 @@ from typing import Any
 from maestro_state._sync.server import UNREADABLE, Server
 from maestro_state.discuss import finding, migration
 from maestro_state.discuss.legacy import final_of
-from maestro_state.discuss.replay import Outcome, replay
+from maestro_state.discuss.replay import ReplayOutcome, replay
 from maestro_state.errors import (
     DamagedRecord,
     DiscussionClosed,
@@ -183,7 +183,7 @@ class Discussions:
         about = f"{found.meta.context.kind} {found.meta.context.ref or ''}".rstrip()
         return f"{instructions(found.meta.contract_type, about)}\n\n{conversation(found.transcript.events)}"
 
-    def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
+    def replay(self, ref: str, *, dry_run: bool = False) -> ReplayOutcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
 
         Raise DiscussionOpen for one without final_json; every other problem is an outcome with REPLAY_FAIL.

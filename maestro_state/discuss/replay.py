@@ -26,7 +26,7 @@ class Change(msgspec.Struct, frozen=True):
     after: bytes
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a replay did, or would do."""
 
     result: str  #: REPLAY_OK or REPLAY_FAIL
@@ -78,7 +78,7 @@ def operations_of(found: Discussion) -> tuple[Operation, ...]:
     return validate(found.meta.contract_type, transcript.finals[0].payload)
 
 
-def replay(root: Path, found: Discussion, *, dry_run: bool) -> Outcome:
+def replay(root: Path, found: Discussion, *, dry_run: bool) -> ReplayOutcome:
     """Apply or plan a discussion's operations. Repeatable; the caller appends `outcome.events()` to the transcript.
 
     Raise DiscussionOpen for one without final_json; every other problem is an outcome.
@@ -88,10 +88,10 @@ def replay(root: Path, found: Discussion, *, dry_run: bool) -> Outcome:
         return _run(root, operations_of(found), dry_run=dry_run, warnings=warnings)
     except (InvalidOperations, WorkFailed) as error:
         missing = error.missing if isinstance(error, MissingEntities) else ()
-        return Outcome(result=FAIL, dry_run=dry_run, error=str(error), missing=missing, warnings=warnings)
+        return ReplayOutcome(result=FAIL, dry_run=dry_run, error=str(error), missing=missing, warnings=warnings)
 
 
-def _run(root: Path, operations: tuple[Operation, ...], *, dry_run: bool, warnings: tuple[str, ...]) -> Outcome:
+def _run(root: Path, operations: tuple[Operation, ...], *, dry_run: bool, warnings: tuple[str, ...]) -> ReplayOutcome:
     with PlanFiles.hold(root) as plan_files:
         plan, effects = apply(plan_files.read(), operations)
         contents = plan_files.changes(plan)
@@ -100,4 +100,4 @@ def _run(root: Path, operations: tuple[Operation, ...], *, dry_run: bool, warnin
         ]
         if not dry_run:
             plan_files.commit(contents)
-    return Outcome(result=OK, dry_run=dry_run, effects=tuple(effects), changes=tuple(changes), warnings=warnings)
+    return ReplayOutcome(result=OK, dry_run=dry_run, effects=tuple(effects), changes=tuple(changes), warnings=warnings)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from maestro_state.errors import ServerUnavailable
+from maestro_state.fs.private_socket import connect, listen, open_own_folder, peer_uid
 from maestro_state.local.frames import Unpacked, packed
-from maestro_state.net.private_socket import connect, listen, open_own_folder, peer_uid
 from maestro_state.vocabulary import OWN_SECRETS
 
 if TYPE_CHECKING:

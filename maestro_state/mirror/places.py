@@ -61,6 +61,12 @@ class Places:
         session_id = pick(ref, sorted(found))
         return found[session_id], session_id
 
+    def files(self, session_id: str, folder: str) -> list[str]:
+        """Return the paths of a session's files below a folder, as the last checkpoint wrote them."""
+        from maestro_state.mirror.reader import ArchivedSession
+
+        return ArchivedSession(self.own, session_id).files(folder)
+
     def _homes(self) -> Iterator[Home]:
         yield self.own
         if self._root is None:

@@ -53,6 +53,12 @@ class Event(msgspec.Struct, frozen=True):
         """When it happened."""
         return id_time(self.id)
 
+    def output(self) -> bytes:
+        """Return what a run printed, byte for byte, from a `run.output`."""
+        from base64 import b64decode
+
+        return b64decode(self.data["base64"]) if "base64" in self.data else str(self.data["text"]).encode()
+
     def document(self) -> dict[str, Any]:
         """Return the event as `watch --json` prints it."""
         return {"id": self.id, "ts": self.ts, "type": self.type, "data": self.data}

@@ -26,6 +26,9 @@ NAME_MAX = 200
 #: Most tool calls or file changes of one breadcrumb.
 ROWS_MAX = 10_000
 
+#: Longest prompt in the one line that says a breadcrumb.
+_GIST = 120
+
 #: What a file was subjected to.
 OPERATIONS = ("create", "modify", "delete")
 
@@ -112,6 +115,23 @@ class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
         if self.cost is None:
             return "unknown"
         return "estimated" if self.cost_estimated else "known"
+
+    def gist(self) -> str:
+        """Say a breadcrumb in one line: who, what was asked, what it took."""
+        parts = []
+        tokens = self.token_count
+        if tokens.input or tokens.output:
+            parts.append(f"{tokens.input}→{tokens.output} tokens")
+        if self.cost is not None:
+            parts.append(f"{'~' if self.cost_estimated else ''}${self.cost:.4f}")
+        if self.files_modified:
+            parts.append(f"{len(self.files_modified)} files")
+        if self.error:
+            parts.append(f"error: {' '.join(self.error.split())[:60]}")
+        words = " ".join(self.prompt.split())
+        asked = words if len(words) <= _GIST else f"{words[: _GIST - 1]}…"
+        head = f"{self.model_used}: {asked}" if self.model_used else asked
+        return f"{head} ({', '.join(parts)})" if parts else head
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
+from maestro_state.fs.private_socket import connect_path
 from maestro_state.net.async_calls import AsyncCalls
 from maestro_state.net.async_socket import Pipe
 from maestro_state.net.faults import (
@@ -23,7 +24,6 @@ from maestro_state.net.faults import (
 )
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.net.handshake import check_greeting, greeting, tls_context
-from maestro_state.net.private_socket import connect_path
 from maestro_state.net.retry import TIMEOUT_S
 from maestro_state.net.threads import in_thread
 from maestro_state.net.url import masked

@@ -15,8 +15,8 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from maestro_state.errors import ConfigError
+from maestro_state.fs.private_socket import connect_path
 from maestro_state.net.discovery import client_options, watcher_options
-from maestro_state.net.private_socket import connect_path
 from maestro_state.net.retry import PAUSE_MAX_S, PAUSE_S
 from maestro_state.net.url import Address
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import ProtocolError, Reader, pack_command
 
+from maestro_state.fs.private_socket import connect_path
 from maestro_state.net.faults import AnswerLateError, ConnectionLostError, ReplyError, Where
 from maestro_state.net.handshake import check_greeting, greeting
-from maestro_state.net.private_socket import connect_path
 
 if TYPE_CHECKING:
     import ssl

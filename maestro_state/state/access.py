@@ -67,8 +67,9 @@ class Account(msgspec.Struct, frozen=True):
         return f"Account({self.name!r}, {self.role!r})"
 
 
-def access_list(keys: Keyspace, accounts: Iterable[Account]) -> str:
+def access_list(namespace: str, accounts: Iterable[Account]) -> str:
     """Return the access list as the server's aclfile has it; without a password nobody gets in."""
+    keys = Keyspace(namespace)
     lines = [_DEFAULT]
     lines += [" ".join(("user", account.name, "on", _digest(account), *_rights(keys, account))) for account in accounts]
     return "\n".join(lines) + "\n"

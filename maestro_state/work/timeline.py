@@ -11,9 +11,6 @@ from maestro_state.clock import from_iso, iso
 from maestro_state.models.work import Breadcrumb, WorkSession
 from maestro_state.work.tree import Filters
 
-#: Longest summary of a breadcrumb.
-_GIST = 120
-
 
 class Happening(msgspec.Struct, frozen=True):
     """One line of a timeline."""
@@ -58,7 +55,7 @@ def ended(record: WorkSession, depth: int) -> Happening:
 
 def left(session_id: str, crumb: Breadcrumb, depth: int) -> Happening:
     """Return a breadcrumb as one line."""
-    return Happening(crumb.at_ms, "breadcrumb.applied", session_id, gist(crumb), depth)
+    return Happening(crumb.at_ms, "breadcrumb.applied", session_id, crumb.gist(), depth)
 
 
 def marked(session_id: str, entry: LogEntry, depth: int) -> Happening | None:
@@ -71,24 +68,6 @@ def marked(session_id: str, entry: LogEntry, depth: int) -> Happening | None:
         case "session.ended", status:
             return Happening(entry.at_ms, "session.ended", session_id, status or "", depth)
     return None
-
-
-def gist(crumb: Breadcrumb) -> str:
-    """Say a breadcrumb in one line: who, what was asked, what it took."""
-    parts = []
-    tokens = crumb.token_count
-    if tokens.input or tokens.output:
-        parts.append(f"{tokens.input}→{tokens.output} tokens")
-    if crumb.cost is not None:
-        parts.append(f"{'~' if crumb.cost_estimated else ''}${crumb.cost:.4f}")
-    if crumb.files_modified:
-        parts.append(f"{len(crumb.files_modified)} files")
-    if crumb.error:
-        parts.append(f"error: {' '.join(crumb.error.split())[:60]}")
-    words = " ".join(crumb.prompt.split())
-    asked = words if len(words) <= _GIST else f"{words[: _GIST - 1]}…"
-    head = f"{crumb.model_used}: {asked}" if crumb.model_used else asked
-    return f"{head} ({', '.join(parts)})" if parts else head
 
 
 def in_order(happenings: Iterable[Happening], filters: Filters) -> list[Happening]:

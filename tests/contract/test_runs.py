@@ -254,7 +254,6 @@ async def test_last_follows_the_newest_success_with_output(backend: Backend):
 async def test_follow_gives_every_event_of_one_run_and_ends_with_it(backend: Backend):
     """A follower of a run sees its own output only, byte for byte, then its end with what it used."""
     from maestro_state.models.run import Usage
-    from maestro_state.state.calls.events import output_bytes
 
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("runs", tool="echo")
@@ -270,7 +269,7 @@ async def test_follow_gives_every_event_of_one_run_and_ends_with_it(backend: Bac
 
         kinds = [event.type for event in events]
         assert kinds == ["run.started", "run.claimed", "run.output", "run.output", "run.finished"]
-        assert b"".join(output_bytes(event) for event in events[2:4]) == b"text \xff\xfe\xc3\xa9"
+        assert b"".join(event.output() for event in events[2:4]) == b"text \xff\xfe\xc3\xa9"
         assert "base64" not in events[3].data
         assert events[4].data["usage"] == {"model": "m", "tokens_input": 3, "cost": 0.5}
         assert (events[4].data["status"], events[4].data["tool"]) == ("success", "echo")

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from maestro_state.state.access import Account, access_list
-from maestro_state.state.keys import Keyspace
 from tests.support.servers import Server, free_port, valkey
 
 
@@ -26,7 +25,7 @@ class Guarded:
 def guarded(folder, *accounts: tuple[str, str, str], args: tuple[str, ...] = ()):
     """Run a server with accounts, each (name, role, namespace)."""
     made = {name: Account(name, role, f"{name}-secret-0123456789") for name, role, _ in accounts}
-    lines = [access_list(Keyspace(space), [made[name]]).splitlines() for name, _, space in accounts]
+    lines = [access_list(space, [made[name]]).splitlines() for name, _, space in accounts]
     users = folder / "users.acl"
     users.write_text("\n".join([lines[0][0], *(line for _, line in lines)]) + "\n")
     with valkey(folder, port=free_port(), args=["--aclfile", str(users), *args]) as server:

@@ -16,7 +16,7 @@ HOME = Path(maestro_state.__file__).parent
 
 def allowed(role: str) -> set[str]:
     """Return the commands that an account of this role may send."""
-    text = access_list(Keyspace("left"), [Account("ana", role, "0123456789abcdef")]).splitlines()[1]
+    text = access_list("left", [Account("ana", role, "0123456789abcdef")]).splitlines()[1]
     return {word[1:].partition("|")[0] for word in text.split() if word.startswith("+")}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.net import private_socket
+from maestro_state.fs import private_socket
 from tests.support.other_user import UID, flickering, listening_as_another_user
 from tests.support.waiting import wait_until
 

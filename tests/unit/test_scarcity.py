@@ -16,8 +16,8 @@ from maestro_workers.pool.loop import Loop
 from maestro_workers.stack import sweeps
 from maestro_workers.stack.sweeps import Sweeps
 
+from maestro_state.fs.private_socket import connect
 from maestro_state.local.frames import packed
-from maestro_state.net.private_socket import connect
 
 
 @pytest.fixture

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, pass_app
+from maestro_state.errors import ConfigError
 
 
 @click.command()
@@ -40,15 +44,13 @@ def acl(
       export REDIS_ANA_PASSWORD="$(openssl rand -hex 24)"
       maestro acl --terminal ana --output users.acl
     """
-    from maestro_cli import output
-    from maestro_state.state.access import Account, access_list
-    from maestro_state.state.keys import Keyspace
+    from maestro_state import Account, access_list
 
     chosen = {"terminal": terminals, "worker": workers, "admin": admins}
     if not any(chosen.values()):
         chosen = {role: (role,) for role in chosen}
     accounts = [Account(name, role, _password(name)) for role, names in chosen.items() for name in names]
-    text = access_list(Keyspace(app.maestro.settings.namespace), accounts)
+    text = access_list(app.maestro.settings.namespace, accounts)
     if path is None:
         output.line(text.rstrip("\n"))
         return
@@ -57,10 +59,6 @@ def acl(
 
 
 def _password(name: str) -> str:
-    import os
-
-    from maestro_state.errors import ConfigError
-
     variable = f"REDIS_{name.upper().replace('-', '_').replace('.', '_')}_PASSWORD"
     password = os.environ.get(variable)
     if not password:
@@ -70,7 +68,6 @@ def _password(name: str) -> str:
 
 def _write(path: str, text: str, mode: int) -> None:
     """Replace the file at once: a server that reads it meanwhile gets the old one or the new one."""
-    import os
     from contextlib import suppress
 
     beside = f"{path}.{os.getpid()}"

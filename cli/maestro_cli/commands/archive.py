@@ -1,10 +1,11 @@
-"""`maestro export`, `verify`, `cleanup`, `sweep`, and the session commands that work on the archive."""
+"""`maestro export`, `pull`, `verify`, `cleanup`, `sweep`: what is on disk."""
 
 from __future__ import annotations
 
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
@@ -22,15 +23,10 @@ def export(app: App, ref: str | None, form: str, path: str | None, redact: bool,
     Example:
       maestro export fix-login --format md --output fix-login.md --redact
     """
-    from maestro_cli import output
-
     done = app.maestro.archive.export(ref, form=form, output=path, redact=redact)
     for warning in done.warnings:
         output.warning(warning)
-    if as_json:
-        output.document(done)
-    else:
-        output.line(output.safe(done.path))
+    output.result(done, output.safe(done.path), as_json=as_json)
 
 
 @click.command()
@@ -49,8 +45,6 @@ def verify(app: App, ref: str | None, every: bool, secrets: bool, as_json: bool)
     Example:
       maestro verify fix-login --secrets
     """
-    from maestro_cli import output
-
     room = app.maestro.archive
     report = room.verify_all() if every else room.verify(ref)
     leaks = (room.secrets_all() if every else room.secrets(ref)) if secrets else []
@@ -90,8 +84,6 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
     Example:
       maestro cleanup --dry-run --days 60
     """
-    from maestro_cli import output
-
     report = app.maestro.archive.cleanup(days=days, dry_run=dry_run, foreign=foreign)
     for one in report.damaged:
         output.warning(f"{one.id}: {one.reason}")
@@ -120,7 +112,7 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
 @json_option
 @pass_app
 def sweep(app: App, as_json: bool) -> int:
-    """Look after all sessions once.
+    """Checkpoint, finalize and recover all sessions once.
 
     Writes changes to disk, freezes what is over, recovers runs.
 
@@ -129,8 +121,6 @@ def sweep(app: App, as_json: bool) -> int:
       maestro sweep --json
     """
     from maestro_workers.sweep import sweep as one_pass
-
-    from maestro_cli import output
 
     report = one_pass(app.maestro)
     if as_json:
@@ -162,8 +152,6 @@ def pull(app: App, ref: str, as_json: bool) -> None:
     Example:
       maestro pull fix-login
     """
-    from maestro_cli import output
-
     with output.status_line() as told:
         if told:
             told("waiting for a worker")
@@ -180,50 +168,3 @@ def pull(app: App, ref: str, as_json: bool) -> None:
         output.note(f"{done.files} files, checked" if done.written else "it was here already")
         if done.trashed:
             output.note(f"what was here before is in {output.safe(done.trashed)}")
-
-
-@click.command()
-@click.argument("ref", required=False, shell_complete=offers.sessions)
-@json_option
-@pass_app
-def sync(app: App, ref: str | None, as_json: bool) -> None:
-    """Write a session to disk now.
-
-    \b
-    Example:
-      maestro session sync
-    """
-    from maestro_cli import output
-
-    done = app.maestro.archive.checkpoint(ref)
-    if as_json:
-        output.document(done)
-    else:
-        output.line(output.safe(done.path))
-        if not done.current:
-            output.note("the session moved on meanwhile; the next sync has the rest")
-
-
-@click.command()
-@click.argument("ref", shell_complete=offers.sessions)
-@click.argument("new")
-@json_option
-@pass_app
-def fork(app: App, ref: str, new: str, as_json: bool) -> None:
-    """Start a new session named NEW from a live or archived one.
-
-    It gets the active context, the note, the tool and the messages; runs stay with the old one.
-
-    \b
-    Example:
-      maestro session fork fix-login fix-login-again
-    """
-    from maestro_cli import output
-
-    started = app.maestro.sessions.fork(ref, new)
-    if started.tool_active is None and app.maestro.sessions.read(started.forked_from).tool_active:
-        output.warning("its tool, a command line from an archive, was not taken over: maestro use TOOL chooses one")
-    if as_json:
-        output.document(started)
-    else:
-        output.line(f"{output.colour(started.id, bold=True)} forked from {started.forked_from}")

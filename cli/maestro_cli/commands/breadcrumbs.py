@@ -1,19 +1,22 @@
-"""`maestro wsession breadcrumb|breadcrumbs|timeline|stats`: what was left in work sessions."""
+"""`maestro wsession breadcrumb|breadcrumbs|timeline|stats` and `maestro work`: what was done in work sessions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.input import json_argument, text_argument
+from maestro_state.clock import now_ms
+from maestro_state.errors import InvalidValue, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from maestro_state.models.work import Breadcrumb, WorkView
-    from maestro_state.work.stats import WorkStats
-    from maestro_state.work.tree import Filters
+    from maestro_state import Breadcrumb, Filters, WorkStats, WorkView
 
 STATUSES = ("running", "paused", "completed", "failed", "interrupted")
 
@@ -22,7 +25,6 @@ _GAP_MS = 60_000
 
 
 def filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the filters that every reading command takes."""
     for option in (
         click.option("--until", metavar="TIME", help="Up to this time (as --since)."),
         click.option("--since", metavar="TIME", help="After this time: 2026-11-16T09:30, or 2h for two hours ago."),
@@ -35,10 +37,8 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def filters_of(options: dict[str, Any]) -> Filters:
-    """Read the filters a command was given."""
-    from maestro_state.clock import now_ms
+    from maestro_state import Filters
     from maestro_state.models.work_names import moment_ms
-    from maestro_state.work.tree import Filters
 
     now = now_ms()
     since, until = options["since"], options["until"]
@@ -53,8 +53,6 @@ def filters_of(options: dict[str, Any]) -> Filters:
 
 def cookie_of(app: App, given: str | None) -> str:
     """Return the cookie that was given, else MAESTRO_COOKIE."""
-    from maestro_state.errors import UsageError
-
     cookie = given or app.maestro.settings.cookie
     if not cookie:
         raise UsageError("no cookie given", hint="--cookie ID, or MAESTRO_COOKIE; maestro wsession list shows them")
@@ -99,23 +97,17 @@ def add(app: App, /, cookie: str | None, source: str | None, as_json: bool, **sa
       maestro wsession breadcrumb add --cookie latest --prompt "fix it" --response "done" --model opus
       my-agent --json | maestro wsession breadcrumb add --from -
     """
-    from maestro_cli import output
-
     work = app.maestro.work.read(cookie_of(app, cookie))
     crumb = _from_file(work, source) if source else _from_options(work, said)
     added = app.maestro.work.add_breadcrumb(work.id, crumb)
     app.maestro.work.checkpoint(work.id)
-    if as_json:
-        output.document(added.document())
-    else:
-        output.line(crumb.breadcrumb_id)
+    output.result(added.document(), crumb.breadcrumb_id, as_json=as_json)
 
 
 def _defaults(work: WorkView) -> dict[str, Any]:
     """Return what a new breadcrumb has when nobody says otherwise."""
     import uuid
 
-    from maestro_state.clock import now_ms
     from maestro_state.models.work_names import stamp_of
 
     return {
@@ -127,10 +119,7 @@ def _defaults(work: WorkView) -> dict[str, Any]:
 
 
 def _from_file(work: WorkView, source: str) -> Breadcrumb:
-    import os
 
-    from maestro_cli.input import json_argument, text_argument
-    from maestro_state.errors import InvalidValue, NotFound
     from maestro_state.models.work import breadcrumb_of
 
     if source == "-":
@@ -147,8 +136,6 @@ def _from_file(work: WorkView, source: str) -> Breadcrumb:
 
 
 def _from_options(work: WorkView, said: dict[str, Any]) -> Breadcrumb:
-    from maestro_cli.input import text_argument
-    from maestro_state.errors import UsageError
     from maestro_state.models.work import breadcrumb_of
 
     if said["prompt"] is None or said["response"] is None:
@@ -179,9 +166,6 @@ def breadcrumbs(app: App, /, ref: str, with_children: bool, as_json: bool, **opt
     Example:
       maestro wsession breadcrumbs latest --since 2h
     """
-    from maestro_cli import output
-    from maestro_state.work.timeline import gist
-
     found = app.maestro.work.breadcrumbs(ref, filters_of(options), with_children=with_children)
     if as_json:
         output.document({"breadcrumbs": [one.document() for one in found]})
@@ -189,7 +173,7 @@ def breadcrumbs(app: App, /, ref: str, with_children: bool, as_json: bool, **opt
     for one in found:
         mark = output.colour("✓", "green") if one.applied else output.colour("·", "yellow")
         stamp = output.colour(output.safe(one.breadcrumb.timestamp), dim=True)
-        output.line(f"{mark} {stamp}  {output.safe(gist(one.breadcrumb))}")
+        output.line(f"{mark} {stamp}  {output.safe(one.breadcrumb.gist())}")
 
 
 @click.command()
@@ -204,8 +188,6 @@ def timeline(app: App, /, ref: str, as_json: bool, **options: Any) -> None:
     Example:
       maestro wsession timeline latest
     """
-    from maestro_cli import output
-
     found = app.maestro.work.timeline(ref, filters_of(options))
     if as_json:
         output.document({"events": [one.document() for one in found]})
@@ -226,8 +208,6 @@ def timeline(app: App, /, ref: str, as_json: bool, **options: Any) -> None:
 
 def event_line(event: dict[str, Any]) -> str:
     """Return the line a person sees of something that happened in a work session."""
-    from maestro_cli import output
-
     clock = output.colour(output.local_time(event["ts"], "%H:%M:%S"), dim=True)
     indent = "│ " * event["depth"]
     kind = output.colour(event["type"], "cyan")
@@ -246,8 +226,6 @@ def stats(app: App, /, ref: str, as_json: bool, **options: Any) -> None:
     Example:
       maestro wsession stats latest
     """
-    from maestro_cli import output
-
     found = app.maestro.work.stats(ref, filters_of(options))
     if as_json:
         output.document(found)
@@ -256,8 +234,6 @@ def stats(app: App, /, ref: str, as_json: bool, **options: Any) -> None:
 
 
 def _show_stats(found: WorkStats) -> None:
-    from maestro_cli import output
-
     detail = found.cost_detail
     cost = f"${found.cost:.4f}"
     if detail["estimated"]:
@@ -279,3 +255,38 @@ def _show_stats(found: WorkStats) -> None:
     rows += [(f"day {day}", str(times)) for day, times in found.by_day.items()]
     for name, value in rows:
         output.line(f"{output.safe(name):<24}  {value}")
+
+
+@click.command()
+@click.argument("cookie", required=False)
+@click.option("--once", is_flag=True, help="Apply what is there, then exit.")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Exit after so long a silence.")
+@json_option
+@pass_app
+def work(app: App, cookie: str | None, once: bool, until_idle: float | None, as_json: bool) -> None:
+    """Apply the breadcrumbs of a work session, each exactly once.
+
+    Takes them from the server and from the files under docs/sessions/, for the work session and all under it, and
+    shows them as they are applied. Any number of these may run at once. COOKIE defaults to MAESTRO_COOKIE.
+
+    \b
+    Example:
+      maestro work latest --once
+    """
+    work_id = app.maestro.work.resolve(cookie_of(app, cookie))
+    if once:
+        outcome = app.maestro.work.consume(work_id)
+        if as_json:
+            output.document(outcome)
+            return
+        output.line(f"{outcome.applied} applied, {outcome.duplicates} duplicates, {len(outcome.rejected)} rejected")
+        for one in outcome.rejected:
+            output.line(output.safe(f"  {one.source}: {one.reason}"))
+        return
+    output.note(f"working on {work_id} (Ctrl-C exits)")
+    until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
+    for happening in app.maestro.work.follow(work_id, until_idle_ms=until_idle_ms):
+        if as_json:
+            output.json_line(happening.document())
+        else:
+            output.line(event_line(happening.document()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
@@ -16,7 +18,6 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from maestro_cli import output
     from maestro_cli.main import maestro
 
     generator = get_completion_class(shell)

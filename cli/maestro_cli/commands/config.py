@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
@@ -17,7 +18,6 @@ def config(app: App, as_json: bool) -> None:
     Example:
       maestro config --json
     """
-    from maestro_cli import output
     from maestro_state.local.settings import PERSON, RULES, describe
 
     settings = app.maestro.settings
@@ -43,14 +43,13 @@ def trust(app: App, revoke: bool, as_json: bool) -> None:
     """Let this project's files name servers and programs.
 
     A cloned repository may bring settings of its own. Those that decide what is kept, under whose name, or which
-    server, program or folder is used count only after you have looked at them and trusted them; one changed byte ends
+    server, program or folder is used count only after you have read and trusted them; one changed byte ends
     that trust. Server data that was copied here is accepted with them.
 
     \b
     Example:
       maestro trust
     """
-    from maestro_cli import output
     from maestro_state.local import trust as trusting
     from maestro_state.local.embedded import vouch_for_data
     from maestro_state.local.project import Project

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.input import piped_in
 
 if TYPE_CHECKING:
     from maestro_state.models.context import Added, ContextItem
@@ -57,11 +59,8 @@ def add(
       maestro context add src/ "docs/**/*.md" --label initial
       git diff | maestro context add -
     """
-    from maestro_cli import output
-    from maestro_cli.input import bytes_argument
-
     if kind is None or kind == "text":
-        arguments: list[str | bytes] = [bytes_argument() if thing == "-" else thing for thing in things]
+        arguments: list[str | bytes] = [piped_in() if thing == "-" else thing for thing in things]
     else:
         arguments = list(things)
     shown = output.Progress("added")
@@ -83,8 +82,6 @@ def add(
 
 
 def _show_added(added: Added, word: str, *, as_json: bool) -> None:
-    from maestro_cli import output
-
     if as_json:
         output.document(added)
         return
@@ -105,7 +102,6 @@ def _show_added(added: Added, word: str, *, as_json: bool) -> None:
 
 
 def describe(item: ContextItem) -> str:
-    """Say in a few words what an item is."""
     source = item.source
     match item.kind:
         case "file":
@@ -117,8 +113,6 @@ def describe(item: ContextItem) -> str:
 
 
 def _kind_and_what(item: ContextItem) -> str:
-    from maestro_cli import output
-
     return output.safe(f"{item.kind:<7} {describe(item)}".rstrip())
 
 
@@ -133,8 +127,6 @@ def list_items(app: App, show_all: bool, as_json: bool) -> None:
     Example:
       maestro context list --all
     """
-    from maestro_cli import output
-
     items = app.maestro.context.list(everything=show_all)
     if as_json:
         output.document({"items": items})
@@ -154,8 +146,6 @@ def list_items(app: App, show_all: bool, as_json: bool) -> None:
 
 
 def _drift(word: str) -> str:
-    from maestro_cli import output
-
     return output.colour(word, {"changed": "yellow", "missing": "red", "same": "green"}.get(word))
 
 
@@ -170,8 +160,6 @@ def show(app: App, item_id: str, as_json: bool) -> None:
     Example:
       maestro context show ctx-0001
     """
-    from maestro_cli import output
-
     item, content = app.maestro.context.show(item_id)
     if as_json:
         output.document({"item": item, **output.content_fields(content)})
@@ -197,8 +185,6 @@ def remove(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
     Example:
       maestro context remove ctx-0002
     """
-    from maestro_cli import output
-
     removed = app.maestro.context.remove(*item_ids)
     if as_json:
         output.document({"items": removed})
@@ -217,13 +203,8 @@ def clear(app: App, as_json: bool) -> None:
     Example:
       maestro context clear
     """
-    from maestro_cli import output
-
     count = app.maestro.context.clear()
-    if as_json:
-        output.document({"removed": count})
-    else:
-        output.line(f"{count} removed")
+    output.result({"removed": count}, f"{count} removed", as_json=as_json)
 
 
 @context.command("use-output")
@@ -254,8 +235,6 @@ def refresh(app: App, item_ids: tuple[str, ...], force: bool, as_json: bool) -> 
     Example:
       maestro context refresh
     """
-    from maestro_cli import output
-
     added = app.maestro.context.refresh(*item_ids, force=force)
     _show_added(added, "refreshed", as_json=as_json)
     if not added.items and not as_json and sys.stderr.isatty():

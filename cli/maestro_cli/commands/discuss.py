@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.input import text_argument
+from maestro_state.clock import from_iso, now_ms
+from maestro_state.errors import InvalidTransition, InvalidValue, MaestroError, NotFound, ReplayFailed, UsageError
+from maestro_state.vocabulary import FROZEN
 
 if TYPE_CHECKING:
-    from maestro_state.discuss.replay import Outcome
-    from maestro_state.models.discussion import Meta, TranscriptEvent
+    from maestro_state import Meta, ReplayOutcome, TranscriptEvent
 
 KINDS = ("task", "phase", "track", "repo", "issues", "runbook", "workflow", "solutions", "global")
 CONTRACTS = ("global", "track", "phase", "task")
@@ -60,8 +64,6 @@ def start(
     Example:
       maestro discuss start --kind phase --ref login-core
     """
-    from maestro_cli import output
-
     meta = app.maestro.discussions.start(
         kind=kind, ref=ref, contract=contract, reason=reason, engine=engine, model=model
     )
@@ -92,10 +94,6 @@ def say(app: App, text: str, ref: str | None, role: str, model: str | None, tool
     Example:
       maestro discuss say --tool claude "plan the phases of the login track"
     """
-    from maestro_cli import output
-    from maestro_cli.input import text_argument
-    from maestro_state.errors import MaestroError, UsageError
-
     if tool and role != "user":
         raise UsageError("a tool answers what a user says", hint="leave out --role, or --tool")
     room = app.maestro.discussions
@@ -118,9 +116,7 @@ def say(app: App, text: str, ref: str | None, role: str, model: str | None, tool
 
 def _check_tool(app: App, tool: str) -> None:
     """Refuse a tool nobody knows, and a checkout that has no live session for its run."""
-    from maestro_state.errors import InvalidTransition
     from maestro_state.tools import resolve
-    from maestro_state.vocabulary import FROZEN
 
     resolve(tool)
     session = app.maestro.sessions.read()
@@ -138,7 +134,7 @@ def _ask(app: App, tool: str, prompt: str, *, quiet: bool) -> tuple[str, str | N
     warn_if_alone(app)
     ended = follow(app, started, quiet=quiet)
     if ended is None:
-        raise click.Abort  # left running: its answer can be shown and said later
+        raise click.Abort  # detached: its answer can be shown and said later
     verdict(ended)
     answer = app.maestro.runs.output(ended.id).decode(errors="replace")
     return answer, ended.usage.model if ended.usage else None
@@ -158,8 +154,6 @@ def done(app: App, file: str | None, ref: str | None, as_json: bool) -> None:
     Example:
       maestro discuss done plan.json
     """
-    from maestro_cli import output
-
     meta = app.maestro.discussions.done(None if file is None else _final_json(file), ref)
     if as_json:
         _print_meta(meta)
@@ -172,8 +166,6 @@ def _final_json(file: str) -> Any:
     """Read the final JSON strictly: what is read here is what every replay reads."""
     from pathlib import Path
 
-    from maestro_cli.input import text_argument
-    from maestro_state.errors import InvalidValue, NotFound
     from maestro_state.models import strict_json
 
     try:
@@ -197,9 +189,6 @@ def list_discussions(app: App, status: str | None, as_json: bool) -> None:
     Example:
       maestro discuss list --status open
     """
-    from maestro_cli import output
-    from maestro_state.clock import from_iso, now_ms
-
     listing = app.maestro.discussions.list()
     rows = [row for row in listing.rows if status in (None, row.meta.status)]
     if as_json:
@@ -241,8 +230,6 @@ def show(app: App, ref: str, as_json: bool) -> None:
     Example:
       maestro discuss show latest
     """
-    from maestro_cli import output
-
     found = app.maestro.discussions.show(ref)
     if as_json:
         _print_json(found.document())
@@ -270,9 +257,6 @@ def replay(app: App, ref: str, dry_run: bool, as_json: bool) -> int:
     Example:
       maestro discuss replay latest --dry-run
     """
-    from maestro_cli import output
-    from maestro_state.errors import ReplayFailed
-
     outcome = app.maestro.discussions.replay(ref, dry_run=dry_run)
     if as_json:
         _print_json(outcome.document())
@@ -285,9 +269,7 @@ def replay(app: App, ref: str, dry_run: bool, as_json: bool) -> int:
     return 0
 
 
-def _print_outcome(outcome: Outcome) -> None:
-    from maestro_cli import output
-
+def _print_outcome(outcome: ReplayOutcome) -> None:
     for warning in outcome.warnings:
         output.line(output.colour(f"warning: {output.safe(warning)}", "yellow"))
     for effect in outcome.effects:
@@ -310,8 +292,6 @@ def _operations(count: int) -> str:
 
 def _print_difference(path: str, before: bytes, after: bytes) -> None:
     import difflib
-
-    from maestro_cli import output
 
     if max(len(before), len(after)) > DIFF_LIMIT:
         output.line(f"{path}: {len(before)} → {len(after)} bytes")
@@ -336,8 +316,6 @@ def migrate(app: App, paths: tuple[str, ...], dry_run: bool, as_json: bool) -> N
     Example:
       maestro discuss migrate --dry-run
     """
-    from maestro_cli import output
-
     shown = output.Progress("converting", at_least=1)
     try:
         report = app.maestro.discussions.migrate(paths, dry_run=dry_run, progress=shown.update)
@@ -355,8 +333,6 @@ def migrate(app: App, paths: tuple[str, ...], dry_run: bool, as_json: bool) -> N
 
 
 def _print_event(event: TranscriptEvent) -> None:
-    from maestro_cli import output
-
     payload = event.payload
     output.line(f"{output.colour(output.local_time(event.ts), dim=True)}  {output.colour(event.type, 'cyan')}")
     match event.type:
@@ -389,7 +365,6 @@ def _print_json(document: dict[str, Any]) -> None:
     """Print a document that may hold any text JSON can, half surrogate pairs too."""
     import msgspec
 
-    from maestro_cli import output
     from maestro_state.models.strict_json import line
 
     try:

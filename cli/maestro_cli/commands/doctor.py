@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
@@ -16,14 +17,12 @@ from maestro_cli.app import App, json_option, pass_app
 def doctor(app: App, repair: bool, as_json: bool) -> int:
     """Check the server, the disk and the set-up.
 
-    Leaves with 1 when a check fails; warnings do not.
+    Exits with 1 when a check fails; warnings do not.
 
     \b
     Example:
       maestro doctor --json
     """
-    from maestro_cli import output
-
     done = app.maestro.health.repair() if repair else []
     checks = app.maestro.health.checks()
     if as_json:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.input import json_argument, text_argument
 
 
 @click.group()
@@ -42,9 +44,6 @@ def add(
     Example:
       git diff | maestro message add --role user -
     """
-    from maestro_cli import output
-    from maestro_cli.input import json_argument, text_argument
-
     added = app.maestro.messages.add(
         role,
         text_argument(text),
@@ -53,10 +52,7 @@ def add(
         tool_results=json_argument("--tool-results", tool_results) if tool_results else None,
         parent_id=parent_id,
     )
-    if as_json:
-        output.document(added.document())
-    else:
-        output.line(added.id)
+    output.result(added.document(), added.id, as_json=as_json)
 
 
 @click.command()
@@ -73,8 +69,6 @@ def messages(app: App, last: int | None, since: str | None, show_all: bool, for_
     Example:
       maestro messages --last 5
     """
-    from maestro_cli import output
-
     room = app.maestro.messages
     if for_model:
         found = room.for_model()

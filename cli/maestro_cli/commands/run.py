@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maestro_cli import complete as offers
-from maestro_cli.app import App, json_option, pass_app
-from maestro_cli.arguments import HandsOn, tool_options
-from maestro_cli.screen.notifying import notify_option
+from maestro_cli import output
+from maestro_cli.app import App, HandsOn, json_option, pass_app, tool_options
+from maestro_cli.input import is_piped, piped_bytes, piped_in
+from maestro_cli.screen import figures
+from maestro_cli.screen.following import follow
+from maestro_cli.screen.notifying import notify_option, tell
+from maestro_state.clock import iso, now_ms
+from maestro_state.errors import PathNotFound, RunFailed, UsageError
 
 if TYPE_CHECKING:
     from maestro_state.models.run import Run
@@ -34,11 +39,11 @@ _NAMED_MAX = 20
 @click.option("--no-history", is_flag=True, help="Hand on nothing of what was said before.")
 @click.option("--refresh", is_flag=True, help="Take files that changed since they were added as they are now.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
-@click.option("--detach", is_flag=True, help="Do not wait: leave it running and return.")
+@click.option("--detach", is_flag=True, help="Do not wait: let it run and return.")
 @notify_option
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
 @click.option("--confirm", is_flag=True, help="Show what would be sent where, and ask.")
-@click.option("--cookie", metavar="ID", help="Leave a breadcrumb in this work session.")
+@click.option("--cookie", metavar="ID", help="Add a breadcrumb to this work session.")
 @click.option(
     "--env", "env", multiple=True, metavar="NAME", help="Also see this variable where the worker is elsewhere."
 )
@@ -67,8 +72,8 @@ def run(
 ) -> int:
     """Run the session's tool on a prompt and the session's context.
 
-    The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or leave
-    it running. Every terminal on the session sees it. What follows -- is handed to the tool; where no prompt came
+    The run is carried out by a worker and goes on when this terminal closes; Ctrl-C asks whether to cancel it or let
+    it run on. Every terminal on the session sees it. What follows -- is handed to the tool; where no prompt came
     before it, the first word after it is the prompt. It is also sent the conversation so far, preferences and
     project_context, and what is piped in; in loops and where standard input never ends, use --no-stdin.
 
@@ -79,20 +84,14 @@ def run(
       git diff | maestro run "explain" --tool claude
       maestro run - < question.txt
     """
-    from maestro_cli import output
-    from maestro_cli.screen.following import follow
-    from maestro_cli.screen.notifying import tell
-
     _check_notify(wanted=notify, waits=not (detach or dry))
     if prompt is None and not from_stdin and from_file is None and arguments:
         prompt, arguments = arguments[0], arguments[1:]
     if no_stdin and (from_stdin or prompt == "-"):
-        from maestro_state.errors import UsageError
-
         raise UsageError("the prompt comes from standard input, which --no-stdin leaves alone", hint="leave one out")
     content, source = _prompt(prompt, from_stdin, from_file)
     piped = None if source == "stdin" or no_stdin else _piped(app)
-    _look_at_files(app, refresh=refresh)
+    _report_changed_files(app, refresh=refresh)
     room = app.maestro.runs
     how = {name: options[name] for name in ("tool", "model", "mode")}
     how |= {"arguments": arguments, "continues": _continues(goes_on, continue_from), "piped": piped}
@@ -133,9 +132,6 @@ def run(
 
 def _say_end(ended: Run) -> None:
     """Say what a run consumed, and what to know of a success; of a failure its reason is the error of the command."""
-    from maestro_cli import output
-    from maestro_cli.screen import figures
-
     if ended.status == "success":
         output.note(f"{ended.id} {figures.ending(ended)}", quiet=True)
     if ended.warning:
@@ -143,16 +139,12 @@ def _say_end(ended: Run) -> None:
 
 
 def _check_notify(*, wanted: bool, waits: bool) -> None:
-    from maestro_state.errors import UsageError
-
     if wanted and not waits:
         raise UsageError("--notify is told of the end, and this does not wait for it", hint="maestro wait --notify")
 
 
 def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tuple[bytes, str]:
     """Return the prompt and where it came from; exactly one of the three ways must be used."""
-    from maestro_state.errors import PathNotFound, UsageError
-
     if prompt == "-" and not from_stdin:
         prompt, from_stdin = None, True
     if sum((prompt is not None, from_stdin, from_file is not None)) != 1:
@@ -164,31 +156,23 @@ def _prompt(prompt: str | None, from_stdin: bool, from_file: str | None) -> tupl
         except OSError as error:
             raise PathNotFound(f"{from_file}: {error.strerror}") from error
     if from_stdin:
-        from maestro_cli.input import piped_in
-
         return piped_in("--stdin", hint="git diff | maestro run --stdin"), "stdin"
     return (prompt or "").encode(errors="surrogateescape"), "cli"
 
 
 def _piped(app: App) -> bytes | None:
     """Return what is piped in besides the prompt."""
-    from maestro_cli.input import is_piped, piped_bytes
-
     return piped_bytes(app.maestro.settings.max_blob_bytes) if is_piped() else None
 
 
 def _history(count: int | None, none_of_it: bool) -> int | None:
-    from maestro_state.errors import UsageError
-
     if count is not None and none_of_it:
         raise UsageError("--history and --no-history say two things", hint="leave one of them out")
     return 0 if none_of_it else count
 
 
-def _look_at_files(app: App, *, refresh: bool) -> None:
+def _report_changed_files(app: App, *, refresh: bool) -> None:
     """Say which files are sent as they were, not as they are; or take them as they are now."""
-    from maestro_cli import output
-
     room = app.maestro.context
     if refresh:
         added = room.refresh()
@@ -207,8 +191,6 @@ def _look_at_files(app: App, *, refresh: bool) -> None:
 
 def _continues(goes_on: bool, continue_from: str | None) -> str | None:
     """Return the run to go on from, `last` for the newest of the tool."""
-    from maestro_state.errors import UsageError
-
     if goes_on and continue_from is not None:
         raise UsageError("--continue and --continue-from say two things", hint="leave one of them out")
     return "last" if goes_on else continue_from
@@ -216,20 +198,14 @@ def _continues(goes_on: bool, continue_from: str | None) -> str | None:
 
 def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) -> str | None:
     """Show what would be sent and ask; return when it was agreed to, None when it was not."""
-    from maestro_cli import output
-    from maestro_state.clock import iso, now_ms
-    from maestro_state.errors import UsageError
-
     preview = app.maestro.runs.preview(content, **how)
     if as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or look with --dry")
+        raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or see it with --dry")
     _show_preview(preview.argv, preview.stdin)
     return iso(now_ms()) if output.confirmed("Send this?") else None
 
 
 def _show_dry(app: App, started: Run, *, as_json: bool) -> None:
-    from maestro_cli import output
-
     preview = app.maestro.runs.preview_of(started)
     if as_json:
         shown = {"argv": preview.argv, "stdin": preview.stdin.decode(errors="replace")}
@@ -240,8 +216,6 @@ def _show_dry(app: App, started: Run, *, as_json: bool) -> None:
 
 def _show_preview(argv: list[str], stdin: bytes) -> None:
     import shlex
-
-    from maestro_cli import output
 
     output.line(output.colour("would execute", dim=True) + f"  {output.safe(shlex.join(argv))}")
     output.line(output.colour("with this on its standard input", dim=True) + f" ({output.size(len(stdin))})")
@@ -259,24 +233,18 @@ def call_worker(app: App) -> None:
 
 
 def warn_if_alone(app: App) -> None:
-    """Say so when nobody carries out runs: of a server that others look after, nobody here can start a worker."""
-    from maestro_cli import output
-
+    """Say so when nobody carries out runs: nobody here can start a worker of a team's server."""
     if app.maestro.settings.redis_url is not None and app.maestro.runs.workers() == 0:
         output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
 
 def _print_document(app: App, ended: Run) -> None:
-    from maestro_cli import output
-
     text = app.maestro.runs.output(ended.id).decode(errors="replace")
     output.document({**output.plain(ended), "exit_code": ended.exit_code, "output": text})
 
 
 def verdict(ended: Run) -> int:
     """Return 0 for a run that did what it was asked for; raise the reason for any other."""
-    from maestro_state.errors import RunFailed
-
     if ended.status != "success":
         raise RunFailed(ended.id, ended.status, ended.error)
     return 0

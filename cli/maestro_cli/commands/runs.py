@@ -1,4 +1,4 @@
-"""`maestro runs`, `maestro show`, `maestro cancel`: what was run, what came of it, stop it."""
+"""`maestro runs`, `show`, `wait`, `cancel`: the runs there are; `run.py` starts one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.screen import figures
+from maestro_cli.screen.notifying import notify_option, tell
 
 if TYPE_CHECKING:
     from maestro_state.models.run import Run
@@ -26,8 +29,6 @@ def runs(app: App, as_json: bool) -> None:
     Example:
       maestro runs --json
     """
-    from maestro_cli import output
-
     found = app.maestro.runs.list()
     if as_json:
         output.document({"runs": found})
@@ -53,9 +54,6 @@ _TOOL_COLUMNS, _MODEL_COLUMNS = 10, 16
 
 def _columns(found: list[Run]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows: what fits 80 columns; more where there is room, and all for a pipe."""
-    from maestro_cli import output
-    from maestro_cli.screen import figures
-
     header = ["run", "tool", "status", "took", "tokens", "cost", "prompt"]
     is_pipe = not output.is_terminal()
     is_wide = is_pipe or output.screen_columns() >= _WIDE
@@ -125,8 +123,6 @@ def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> N
       maestro show 2 --prompt
       maestro show > answer.txt
     """
-    from maestro_cli import output
-
     room = app.maestro.runs
     run = room.read(run_id)
     if part == "meta":
@@ -158,8 +154,6 @@ def show(app: App, run_id: str, part: str | None, raw: bool, as_json: bool) -> N
 
 
 def _show_output(app: App, run: Run, *, raw: bool) -> None:
-    from maestro_cli import output
-
     last = b"\n"
     for chunk in app.maestro.runs.chunks(run.id):
         output.raw(chunk, exact=raw)
@@ -183,12 +177,40 @@ def cancel(app: App, run_id: str | None, wait: bool, as_json: bool) -> None:
     Example:
       maestro cancel 3
     """
-    from maestro_cli import output
-
     run = app.maestro.runs.cancel(run_id)
     if wait:
         run = app.maestro.runs.wait(run)
+    output.result(run, f"{run.id} {'is being canceled' if run.status == 'running' else run.status}", as_json=as_json)
+
+
+@click.command()
+@click.argument("run_ids", metavar="[RUN]...", nargs=-1, shell_complete=offers.runs)
+@notify_option
+@json_option
+@pass_app
+def wait(app: App, run_ids: tuple[str, ...], notify: bool, as_json: bool) -> int:
+    """Return when runs are over: with 0 if all of them succeeded, else with 1.
+
+    Without RUN it waits for every run of the session that is open now. Ctrl-C ends none of them.
+
+    \b
+    Example:
+      maestro run --detach "review this" && maestro wait --notify
+      maestro wait 3 4 --json
+    """
+    ended = []
+    with output.status_line() as say:
+        for run in app.maestro.runs.wait_each(run_ids):
+            ended.append(run)
+            if notify:
+                tell(app.maestro.settings.notify, run)
+            if not as_json:
+                reason = f": {run.error}" if run.error and run.status != "success" else ""
+                output.line(output.safe(f"{run.id} {run.status}{reason}"))
+            elif say is not None:
+                say(f"{run.id} {run.status}")
     if as_json:
-        output.document(run)
-    else:
-        output.line(f"{run.id} {'is being canceled' if run.status == 'running' else run.status}")
+        output.document({"runs": ended})
+    elif not ended:
+        output.note("no run is open")
+    return int(any(run.status != "success" for run in ended))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, pass_app
 
 
@@ -23,8 +24,6 @@ def scheduler(app: App) -> int:
       maestro scheduler
     """
     from maestro_workers.scheduler import run_scheduler
-
-    from maestro_cli import output
 
     maestro = app.maestro
     maestro.sessions.newest(1)  # the server is there, or this says why not

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
-from maestro_cli.commands.archive import fork, sync
+from maestro_cli.input import json_or_text, text_argument
+from maestro_cli.screen.session_status import liveness
+from maestro_cli.screen.session_status import show as show_status
+from maestro_state.clock import from_iso, now_ms
+from maestro_state.errors import RunsOpen, UsageError
 
 if TYPE_CHECKING:
     from maestro_state import Session
@@ -20,16 +25,12 @@ STATES = ("iniciada", "com_contexto", "executando", "com_saida", "finalizada", "
 
 @click.group()
 def session() -> None:
-    """Start, list, switch, end and look at sessions.
+    """Start, list, show, switch and end sessions.
 
     \b
     Example:
       maestro session start fix-login --note "tests fail since Monday"
     """
-
-
-session.add_command(sync)
-session.add_command(fork)
 
 
 @session.command()
@@ -47,8 +48,6 @@ def start(app: App, /, name: str, as_json: bool, **said: Any) -> None:
     Example:
       maestro session start fix-login --note "tests fail since Monday"
     """
-    from maestro_cli import output
-
     started = app.maestro.sessions.start(name, **said)
     _hint_at_namesakes(app, started)
     if as_json:
@@ -62,8 +61,6 @@ def start(app: App, /, name: str, as_json: bool, **said: Any) -> None:
 
 def _hint_at_namesakes(app: App, started: Session) -> None:
     """Say that others of this name are live: whoever typed it may have meant one of them."""
-    from maestro_cli import output
-
     others = app.maestro.sessions.namesakes(started)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
@@ -84,10 +81,6 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
     Example:
       maestro session list --state com_saida
     """
-    from maestro_cli import output
-    from maestro_cli.screen.session_status import liveness
-    from maestro_state.clock import now_ms
-
     if mine and user is not None:
         raise click.UsageError("--mine and --user cannot be used together")
     me = app.maestro.settings.user
@@ -142,7 +135,7 @@ def _why_none(app: App, older: int, *, state: str | None, user: str | None, show
 @json_option
 @pass_app
 def status(app: App, ref: str | None, as_json: bool) -> None:
-    """Show where a session stands and who is looking at it.
+    """Show where a session stands and who is attached to it.
 
     maestro status is the same.
 
@@ -151,21 +144,15 @@ def status(app: App, ref: str | None, as_json: bool) -> None:
       maestro session status fix-login
       maestro status
     """
-    from maestro_cli import output
-    from maestro_cli.screen.session_status import show
-
     found = app.maestro.sessions.status(ref)
     if as_json:
         output.document(found)
         return
-    show(found)
+    show_status(found)
 
 
 def _when(timestamp: str, now: int) -> str:
     """Say how long ago something was; what somebody else wrote may be no time at all."""
-    from maestro_cli import output
-    from maestro_state.clock import from_iso
-
     try:
         return output.ago(from_iso(timestamp), now)
     except ValueError:
@@ -206,9 +193,6 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
     Example:
       maestro session end --wait
     """
-    from maestro_cli import output
-    from maestro_state.errors import RunsOpen
-
     if wait and cancel:
         raise click.UsageError("--wait and --cancel cannot be used together: open runs end, or are ended")
     session_id = app.maestro.sessions.resolve(ref)
@@ -242,20 +226,15 @@ def abort(app: App, ref: str | None, reason: str, no_wait: bool, as_json: bool) 
     Example:
       maestro session abort --reason "wrong branch"
     """
-    from maestro_cli import output
-
     with output.status_line() as told:
         aborted = app.maestro.sessions.abort(ref, reason=reason, archive=not no_wait, told=told)
     _show(aborted, "aborted", as_json=as_json)
 
 
 def _show(record: Session, word: str, *, as_json: bool) -> None:
-    from maestro_cli import output
-
-    if as_json:
-        output.document(record)
-    else:
-        output.line(f"{output.colour(record.id, bold=True)} {word}  {output.session_state(record.state)}")
+    output.result(
+        record, f"{output.colour(record.id, bold=True)} {word}  {output.session_state(record.state)}", as_json=as_json
+    )
 
 
 @session.command()
@@ -271,9 +250,6 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
     Example:
       maestro session delete fix-login --yes
     """
-    from maestro_cli import output
-    from maestro_state.errors import UsageError
-
     session_id = app.maestro.sessions.resolve(ref)
     if not yes:
         if as_json or sys.stdin is None or not sys.stdin.isatty():
@@ -284,10 +260,7 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
             output.warning("nothing removed")
             return 1
     deleted = app.maestro.sessions.delete(session_id, trash=trash)
-    if as_json:
-        output.document({"deleted": deleted})
-    else:
-        output.line(f"{deleted} {'moved to the trash' if trash else 'deleted'}")
+    output.result({"deleted": deleted}, f"{deleted} {'moved to the trash' if trash else 'deleted'}", as_json=as_json)
     return 0
 
 
@@ -303,8 +276,6 @@ def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:
     Example:
       maestro session get preferences --json
     """
-    from maestro_cli import output
-
     found = app.maestro.sessions.get(field, ref)
     if as_json:
         output.document(found)
@@ -327,14 +298,48 @@ def set_field(app: App, field: str, value: str, if_revision: int | None, as_json
     Example:
       maestro session set preferences '{"language": "en"}' --if-revision 0
     """
-    from maestro_cli import output
-    from maestro_cli.input import json_or_text, text_argument
-
     content = json_or_text(field, text_argument(value))
     if field == "working_directory":
         content = os.path.abspath(content)  # of this terminal: the worker that goes there stands elsewhere
     found = app.maestro.sessions.set(field, content, if_revision=if_revision)
+    output.result(found, f"{found.field} is at revision {found.revision}", as_json=as_json)
+
+
+@session.command()
+@click.argument("ref", required=False, shell_complete=offers.sessions)
+@json_option
+@pass_app
+def sync(app: App, ref: str | None, as_json: bool) -> None:
+    """Write a session to disk now.
+
+    \b
+    Example:
+      maestro session sync
+    """
+    done = app.maestro.archive.checkpoint(ref)
     if as_json:
-        output.document(found)
+        output.document(done)
     else:
-        output.line(f"{found.field} is at revision {found.revision}")
+        output.line(output.safe(done.path))
+        if not done.current:
+            output.note("the session moved on meanwhile; the next sync has the rest")
+
+
+@session.command()
+@click.argument("ref", shell_complete=offers.sessions)
+@click.argument("new")
+@json_option
+@pass_app
+def fork(app: App, ref: str, new: str, as_json: bool) -> None:
+    """Start a new session named NEW from a live or archived one.
+
+    It gets the active context, the note, the tool and the messages; runs stay with the old one.
+
+    \b
+    Example:
+      maestro session fork fix-login fix-login-again
+    """
+    started = app.maestro.sessions.fork(ref, new)
+    if started.tool_active is None and app.maestro.sessions.read(started.forked_from).tool_active:
+        output.warning("its tool, a command line from an archive, was not taken over: maestro use TOOL chooses one")
+    output.result(started, f"{output.colour(started.id, bold=True)} forked from {started.forked_from}", as_json=as_json)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 
 
 @click.group()
 def stack() -> None:
-    """Look after the embedded server.
+    """Show and stop the embedded server.
 
     It starts by itself with the first command and stops by itself when nobody uses it.
 
@@ -29,8 +30,6 @@ def status(app: App, as_json: bool) -> None:
     Example:
       maestro stack status --json
     """
-    from maestro_cli import output
-
     app.heals = False
     found = app.maestro.stack.status()
     if as_json:
@@ -49,15 +48,13 @@ def status(app: App, as_json: bool) -> None:
 def stop(app: App, as_json: bool) -> int:
     """Stop the embedded server; everything stays on disk and the next command starts it again.
 
-    Sessions with changes are written to disk first. Leaves with 1 when some could not be: nothing is lost, they are in
+    Sessions with changes are written to disk first. Exits with 1 when some could not be: nothing is lost, they are in
     the server's own file and written the next time.
 
     \b
     Example:
       maestro stack stop
     """
-    from maestro_cli import output
-
     shown, most = output.Progress("sessions written to disk:"), 0
 
     def show(left: int) -> None:
@@ -68,10 +65,7 @@ def stop(app: App, as_json: bool) -> int:
     app.heals = False
     found = app.maestro.stack.stop(show)
     shown.done()
-    if as_json:
-        output.document(found)
-    else:
-        output.line("stopped" if found.stopped else "it was not running")
+    output.result(found, "stopped" if found.stopped else "it was not running", as_json=as_json)
     if found.unwritten:
         what = "1 session is" if found.unwritten == 1 else f"{found.unwritten} sessions are"
         where = "kept in the server's own file, .maestro/server, and written when it runs again"

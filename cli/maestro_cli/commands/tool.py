@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import complete as offers
-from maestro_cli.app import App, json_option, pass_app
-from maestro_cli.arguments import HandsOn, tool_options
+from maestro_cli import output
+from maestro_cli.app import App, HandsOn, json_option, pass_app, tool_options
 
 if TYPE_CHECKING:
-    from maestro_state.tools.tools_file import ToolRow
+    from maestro_state import ToolRow
 
 
 @click.command(cls=HandsOn)
@@ -33,8 +33,6 @@ def use(app: App, /, tool: str, model: str | None, mode: str | None, arguments: 
       maestro use "sort -u"
     """
     from shlex import join
-
-    from maestro_cli import output
 
     used = app.maestro.tools.use(tool, model=model, mode=mode, arguments=arguments)
     if as_json:
@@ -70,12 +68,10 @@ def list_tools(app: App, as_json: bool) -> None:
     Example:
       maestro tool list --json
     """
-    from maestro_cli import output
-
     rows = app.maestro.tools.list()
     _show(rows, as_json=as_json)
     if not as_json and not any(row.status for row in rows):
-        output.note("maestro tool check looks which of them are installed here")
+        output.note("maestro tool check finds out which of them are installed here")
 
 
 @tool.command()
@@ -83,7 +79,7 @@ def list_tools(app: App, as_json: bool) -> None:
 @json_option
 @pass_app
 def check(app: App, name: str | None, as_json: bool) -> int:
-    """Look which tools are there and which version they have; leaves with 1 when one is missing.
+    """Check which tools are there and which version they have; exits with 1 when one is missing.
 
     \b
     Example:
@@ -95,8 +91,6 @@ def check(app: App, name: str | None, as_json: bool) -> int:
 
 
 def _show(rows: list[ToolRow], *, as_json: bool) -> None:
-    from maestro_cli import output
-
     if as_json:
         output.document({"tools": rows})
         return
@@ -108,7 +102,5 @@ def _show(rows: list[ToolRow], *, as_json: bool) -> None:
 
 
 def _status(word: str | None) -> str:
-    from maestro_cli import output
-
     colours = {"ok": "green", "warn": "yellow", "missing": "red"}
     return output.colour(output.safe(word or "not checked"), colours.get(word or ""))

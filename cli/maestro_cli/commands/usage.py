@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.screen import figures
 
 if TYPE_CHECKING:
     from maestro_state.models.usage import UsageReport, UsageRow, UsageTotal
@@ -33,8 +35,6 @@ def usage(app: App, by: str, since: str | None, as_json: bool) -> None:
     Example:
       maestro usage --by model --since 30d
     """
-    from maestro_cli import output
-
     found = app.maestro.usage(by=by, since=since)
     if as_json:
         output.document(found)
@@ -56,8 +56,6 @@ def _exact(row: UsageRow) -> list[str]:
 
 def _show(found: UsageReport, since: str | None) -> None:
     """Show a table with a bar for each row: of the cost, or where no tool tells it, of tokens or runs."""
-    from maestro_cli import output
-
     rows = [_cells(row.key, row) for row in found.rows]
     total = _cells("total", found.total)
     header = [found.by, "runs", "in", "out", "cost"]
@@ -78,9 +76,6 @@ def _show(found: UsageReport, since: str | None) -> None:
 
 
 def _cells(key: str, row: UsageRow | UsageTotal) -> list[str]:
-    from maestro_cli import output
-    from maestro_cli.screen import figures
-
     tokens = [figures.count(number) if number else "" for number in (row.tokens_input, row.tokens_output)]
     cost = "" if row.runs == row.runs_without_cost else figures.money(row.cost)
     return [output.clip_middle(" ".join(output.safe(key).split()), _KEY_COLUMNS), str(row.runs), *tokens, cost]
@@ -88,8 +83,6 @@ def _cells(key: str, row: UsageRow | UsageTotal) -> list[str]:
 
 def _aligned(cells: list[str], widths: list[int]) -> str:
     """Return a row: the name at the left, numbers at the right of their columns."""
-    from maestro_cli import output
-
     first = cells[0] + " " * (widths[0] - output.width_of(cells[0]))
     return "  ".join([first, *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))])
 

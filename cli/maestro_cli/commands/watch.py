@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,24 +11,25 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import complete as offers
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.screen.conversation import Conversation
+from maestro_state.errors import MaestroError, ServerUnavailable
 
 if TYPE_CHECKING:
-    import threading
-
     from maestro_state import Event
     from maestro_state.models.run import Run
 
 #: Longest time to wait for an event, in seconds: a year.
 _LONGEST_S = 366 * 24 * 3600
-#: How often a watcher looks whether its checkout is still on the session, in seconds.
-_LOOK_S = 1.0
+#: How often it is polled whether the checkout is still on the session, in seconds.
+_POLL_S = 1.0
 
 
 @click.command()
 @click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--from", "cursor", metavar="ID", help="start, or the event to continue after (default: from now on).")
-@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Leave after so long without one.")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Exit after so long without one.")
 @json_option
 @pass_app
 def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> int:
@@ -34,26 +37,23 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
 
     It reads like a conversation: who asked what, what the tool does meanwhile, its answer, how it ended. Lines of a run
     begin with its number, so that several at once can be told apart. Every event is shown once, in the same order in
-    every terminal. Ctrl-C leaves; the session goes on.
+    every terminal. Ctrl-C exits; the session goes on.
 
     \b
     Example:
       maestro watch --from start
     """
-    from maestro_cli import output
-    from maestro_cli.screen.conversation import Conversation
-
     if until_idle is not None and not until_idle <= _LONGEST_S:  # "nan" is a float too, and below nothing
         raise click.UsageError(f"--until-idle takes at most {_LONGEST_S} seconds, not {until_idle}")
     session = app.maestro.sessions.read(ref)
     session_id = session.id
-    output.note(f"watching {session_id} (Ctrl-C leaves)")
+    output.note(f"watching {session_id} (Ctrl-C exits)")
     until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
     last = cursor or app.maestro.follow.newest(session_id)
     is_pinned = bool(ref or app.session_ref or app.maestro.settings.session)
     shown = Conversation(_Runs(app, session_id), session.user_id)
     is_own = app.maestro.settings.redis_url is None
-    app.only_look()
+    app.only_watch()
     try:
         with _told_of_another(app, session_id, wanted=not (is_pinned or as_json)):
             for event in _events(app, session_id, last, until_idle_ms, is_own=is_own):
@@ -76,8 +76,6 @@ def _events(
     app: App, session_id: str, cursor: str | None, until_idle_ms: int | None, *, is_own: bool
 ) -> Iterator[Event]:
     """Yield the events of a session; while the embedded stack is stopped, wait until somebody starts it again."""
-    from maestro_state.errors import ServerUnavailable
-
     while True:
         try:
             for event in app.maestro.follow.events(
@@ -96,17 +94,15 @@ def _events(
 
 def _await_stack(app: App, until_idle_ms: int | None) -> bool:
     """Wait until the stack runs again, without starting it; False when that takes longer than there is to wait."""
-    import time
 
-    from maestro_cli import output
     from maestro_state.local.embedded import is_running
 
-    output.warning("the stack was stopped; watching goes on when a command starts it again (Ctrl-C leaves)")
+    output.warning("the stack was stopped; watching goes on when a command starts it again (Ctrl-C exits)")
     until_s = None if until_idle_ms is None else time.monotonic() + until_idle_ms / 1000
     while not is_running(app.maestro.project.root):
         if until_s is not None and time.monotonic() >= until_s:
             return False
-        time.sleep(_LOOK_S / 2)
+        time.sleep(_POLL_S / 2)
     output.warning("the stack is back")
     return True
 
@@ -117,24 +113,19 @@ def _told_of_another(app: App, session_id: str, *, wanted: bool) -> Iterator[Non
     if not wanted:
         yield
         return
-    import threading
-
     over = threading.Event()
-    looking = threading.Thread(target=_look, args=(app, session_id, over), daemon=True)
-    looking.start()
+    polling = threading.Thread(target=_poll, args=(app, session_id, over), daemon=True)
+    polling.start()
     try:
         yield
     finally:
         over.set()
-        looking.join()
+        polling.join()
 
 
-def _look(app: App, session_id: str, over: threading.Event) -> None:
-    from maestro_cli import output
-    from maestro_state.errors import MaestroError
-
+def _poll(app: App, session_id: str, over: threading.Event) -> None:
     said = session_id
-    while not over.wait(_LOOK_S):
+    while not over.wait(_POLL_S):
         try:
             active = app.maestro.project.active()
         except (MaestroError, OSError):
@@ -158,11 +149,10 @@ class _Runs:
 
     def read(self, run_id: str) -> Run | None:
         """Return a run as it stands; None when there is none any more."""
-        from maestro_state.errors import MaestroError
         from maestro_state.models.run import OPEN
 
         try:
-            if self._known is None:  # one look for all that were there before
+            if self._known is None:  # one call for all that were there before
                 self._known = {run.id: run for run in self._app.maestro.runs.list(self._session_id)}
             elif run_id not in self._known or self._known[run_id].status in OPEN:
                 self._known[run_id] = self._app.maestro.runs.read(run_id, self._session_id)
@@ -172,8 +162,6 @@ class _Runs:
 
     def prompt(self, run: Run) -> bytes:
         """Return what was asked; its beginning where that is all there is."""
-        from maestro_state.errors import MaestroError
-
         try:
             return self._app.maestro.runs.prompt(run, self._session_id)
         except MaestroError:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, pass_app
 
 
 @click.command()
 @click.option("--count", type=click.IntRange(1, 256), default=1, metavar="N", help="How many runs at once.")
-@click.option("--burst", is_flag=True, help="Leave when nothing waits any more.")
+@click.option("--burst", is_flag=True, help="Exit when nothing waits any more.")
 @pass_app
 def worker(app: App, count: int, burst: bool) -> int:
     """Carry out runs until told to stop.
@@ -24,8 +25,6 @@ def worker(app: App, count: int, burst: bool) -> int:
     """
     from maestro_workers.rq_adapter.client import check_rights
     from maestro_workers.team import work_together
-
-    from maestro_cli import output
 
     maestro = app.maestro
     root = str(maestro.project.root)

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
 from maestro_cli.commands.breadcrumbs import breadcrumb, breadcrumbs, filter_options, filters_of, stats, timeline
+from maestro_cli.input import json_argument
+from maestro_state.clock import from_iso, now_ms
+from maestro_state.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from maestro_state.models.work import WorkSession
-    from maestro_state.work.tree import Node
+    from maestro_state import Node, WorkSession
 
 ENDINGS = ("completed", "failed", "interrupted")
 
 
 @click.group()
 def wsession() -> None:
-    """Start, end and look at work sessions and their breadcrumbs.
+    """Start, end and show work sessions and their breadcrumbs.
 
     \b
     Example:
@@ -53,9 +56,6 @@ def start(
     Example:
       export MAESTRO_COOKIE=$(maestro wsession start work_task --entity task=T-17)
     """
-    from maestro_cli import output
-    from maestro_cli.input import json_argument
-
     started = app.maestro.work.start(
         session_type,
         parent=parent,
@@ -63,15 +63,10 @@ def start(
         metadata=_object(json_argument("--metadata", metadata)) if metadata else None,
         ttl_seconds=ttl_seconds,
     )
-    if as_json:
-        output.document(started)
-    else:
-        output.line(started.session_id)
+    output.result(started, started.session_id, as_json=as_json)
 
 
 def _entity(pairs: tuple[str, ...]) -> dict[str, str]:
-    from maestro_state.errors import InvalidValue
-
     entity = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -82,8 +77,6 @@ def _entity(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    from maestro_state.errors import InvalidValue
-
     if not isinstance(value, dict):
         raise InvalidValue("--metadata must be a JSON object")
     return value
@@ -134,12 +127,7 @@ def resume(app: App, ref: str, as_json: bool) -> None:
 
 
 def _show(record: WorkSession, *, as_json: bool) -> None:
-    from maestro_cli import output
-
-    if as_json:
-        output.document(record)
-    else:
-        output.line(f"{record.session_id}  {output.state_word(record.status)}")
+    output.result(record, f"{record.session_id}  {output.state_word(record.status)}", as_json=as_json)
 
 
 @wsession.command("list")
@@ -153,9 +141,6 @@ def list_sessions(app: App, /, as_json: bool, **options: Any) -> None:
     Example:
       maestro wsession list --status running --since 2d
     """
-    from maestro_cli import output
-    from maestro_state.clock import from_iso, now_ms
-
     found = app.maestro.work.list(filters_of(options))
     if as_json:
         output.document({"sessions": found})
@@ -199,9 +184,6 @@ def show(app: App, ref: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from maestro_cli import output
-    from maestro_state.clock import from_iso, now_ms
-
     work = app.maestro.work.read(ref)
     children = app.maestro.work.children(work.id)
     record = work.record
@@ -238,8 +220,6 @@ def tree(app: App, /, ref: str | None, as_json: bool, **options: Any) -> None:
     Example:
       maestro wsession tree
     """
-    from maestro_cli import output
-
     nodes = app.maestro.work.tree(ref, filters_of(options))
     if as_json:
         output.document({"tree": [node.document() for node in nodes]})
@@ -250,8 +230,6 @@ def tree(app: App, /, ref: str | None, as_json: bool, **options: Any) -> None:
 
 def _draw(node: Node, first: str, rest: str) -> None:
     """Print a tree with lines that lead the eye."""
-    from maestro_cli import output
-
     record = node.record
     words = f"{record.session_type} {_about(record)}".strip()
     status = output.state_word(output.safe(record.status))

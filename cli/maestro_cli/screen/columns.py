@@ -14,7 +14,6 @@ _MARKS = 4
 
 
 def width_of(text: str) -> int:
-    """Return how many columns a text takes."""
     return sum(_columns(char) for char in click.unstyle(text))
 
 
@@ -50,7 +49,6 @@ def telling_length(ids: Iterable[str], least: int = 8) -> int:
 
 
 def _beginning(text: str, columns: int) -> str:
-    """Return as much of a text as fits."""
     used = 0
     for at, char in enumerate(text):
         used += _columns(char)

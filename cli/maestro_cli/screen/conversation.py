@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from maestro_cli import output
 from maestro_cli.screen import figures
 from maestro_cli.screen.columns import rows_of
-from maestro_state.state.calls.events import output_bytes
 
 if TYPE_CHECKING:
     from maestro_state.models.message import Event
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _COLOURS = ("cyan", "yellow", "green", "blue")
 #: Lines of a question or a message that are shown; the whole is a command away.
 _MOST_LINES = 12
-#: Narrowest room for text: below that lines are left to the terminal.
+#: Narrowest room for text: below that the terminal breaks lines.
 _LEAST_COLUMNS = 20
 
 #: What an activity's kind says before its name: the quiet ones nothing.
@@ -37,11 +36,9 @@ _SILENT = ("run.claimed", "terminal.attached", "terminal.detached")
 class Runs(Protocol):
     """Where runs are looked up."""
 
-    def read(self, run_id: str) -> Run | None:
-        """Return a run as it stands."""
+    def read(self, run_id: str) -> Run | None: ...
 
-    def prompt(self, run: Run) -> bytes:
-        """Return what was asked."""
+    def prompt(self, run: Run) -> bytes: ...
 
 
 class Conversation:
@@ -62,7 +59,7 @@ class Conversation:
             case "run.started":
                 yield from self._asked(event, run_id)
             case "run.output":
-                yield from self._answer(run_id).take(output_bytes(event))
+                yield from self._answer(run_id).take(event.output())
             case "run.activity":
                 yield from self._activity(run_id, data)
             case "run.requeued":
@@ -148,7 +145,7 @@ class _Answer:
                 yield from self._show(row)
 
     def end(self) -> Iterator[str]:
-        """Yield what was left open."""
+        """Yield the line that is not whole."""
         line, self._open = self._open, ""
         yield from self._show(line)
         self._blank = 0
@@ -230,7 +227,7 @@ def _gist(event: Event, who: str) -> str:
         case "tool.selected":
             told = f"{who} chose {data.get('tool', '')}: runs of this session use it from now on"
         case "run.previewed":
-            told = f"{who} looked at what {data.get('tool', '')} would be sent (dry run {data.get('run', '')})"
+            told = f"{who} previewed what {data.get('tool', '')} would be sent (dry run {data.get('run', '')})"
         case "session.finalized":
             told = f"{who} ended the session" if "user" in data else "the session ended"
         case "session.aborted":

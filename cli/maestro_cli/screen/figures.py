@@ -45,7 +45,6 @@ def tokens(usage: Usage | None) -> str:
 
 
 def cost(usage: Usage | None) -> str:
-    """Return what a run cost; nothing where the tool did not tell."""
     return "" if usage is None or usage.cost is None else money(usage.cost)
 
 

@@ -19,15 +19,15 @@ _FIRST_STEPS = (
 #: Group → its lines: commands that belong together, and what they are for.
 _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     "Ask": (
-        (("session",), "start, list, switch, end and look at sessions"),
+        (("session",), "start, list, show, switch and end sessions"),
         (("use", "tool"), "choose the AI tool; list and check them"),
         (("run",), "ask the tool, with the session's context"),
         (("context",), "files, texts and outputs that runs are sent along"),
         (("cancel",), "stop a run, whoever started it"),
         (("wait",), "return when runs are over"),
     ),
-    "Look": (
-        (("status",), "where the session stands, and who is looking"),
+    "Read": (
+        (("status",), "where the session stands, and who is attached"),
         (("watch",), "follow the session live, whoever asks"),
         (("runs", "show"), "what was run; what a run printed"),
         (("messages", "message"), "read the conversation; add to it"),
@@ -41,7 +41,7 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     "Agents": (
         (("discuss",), "plan with a tool, replay what was decided"),
-        (("wsession", "work"), "work sessions, and the breadcrumbs left in them"),
+        (("wsession", "work"), "work sessions, and the breadcrumbs in them"),
     ),
     "Set up": (
         (("doctor",), "check server, disk and set-up; says what to do"),
@@ -51,7 +51,7 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     "Team": (
         (("worker", "scheduler"), "carry out runs; sweep and clean up for a team"),
-        (("sweep", "acl"), "look after all sessions once; write access lists"),
+        (("sweep", "acl"), "checkpoint and recover once; write access lists"),
     ),
 }
 

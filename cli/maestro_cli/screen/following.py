@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from maestro_cli import output
 from maestro_cli.screen.interrupts import Interrupts
-from maestro_state.state.calls.events import output_bytes
 
 if TYPE_CHECKING:
     from maestro_cli.app import App
@@ -26,7 +25,7 @@ _QUEUED_S = 2.0
 
 
 def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
-    """Show a run until it ends and return it; None when the person has left it running. `quiet` prints no output."""
+    """Show a run until it ends and return it; None when it was detached from. `quiet` prints no output."""
     cursor: str | None = None
     screen = _Screen(app, run)
     with Interrupts() as interrupts:
@@ -100,7 +99,7 @@ class _Screen:
                 self._on_activity(event.data, quiet=quiet)
             elif event.type == "run.output" and not quiet:
                 self._erase()
-                data = output_bytes(event)
+                data = event.output()
                 output.raw(data)
                 self._at_line_start = data.endswith(b"\n")
 

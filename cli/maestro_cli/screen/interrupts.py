@@ -17,7 +17,6 @@ class Interrupts:
     """Counts the interrupts of this process, each of which is a KeyboardInterrupt as ever."""
 
     def __init__(self) -> None:
-        """Count none yet."""
         self.count = 0
 
     def __enter__(self) -> Self:
@@ -36,7 +35,7 @@ class Interrupts:
         signal.default_int_handler(number, frame)
 
     def wants_cancel(self, run_id: str) -> bool:
-        """Find out what an interrupt meant: a second one cancels; a person is asked; nobody leaves the run alone."""
+        """Find out what an interrupt meant: a second one cancels; a person is asked; without one the run goes on."""
         try:
             wanted = self.count > 1 or _ask(run_id)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What `maestro status` shows: identity, state, what it holds and consumed, who is looking."""
+"""What `maestro status` shows: identity, state, what it holds and consumed, who is attached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _LEAST_COLUMNS = 20
 
 
 def show(found: SessionStatus) -> None:
-    """Show everything there is to say about a session's present."""
     record = found.session
     rows: list[tuple[str, str]] = [
         ("state", _state(record)),
@@ -87,7 +86,6 @@ def _consumed(found: SessionStatus) -> str:
 
 
 def _cleanup_line(found: SessionStatus) -> str:
-    """Say what a cleanup removed."""
     outputs = sum(1 for run in found.runs if run.output_ref and run.output_ref.removed_at)
     dry_runs = sum(1 for run in found.runs if run.removed_at)
     counts = [output.counted(number, word) for number, word in ((outputs, "output"), (dry_runs, "dry run")) if number]

@@ -14,7 +14,7 @@ from typing import Any
 from maestro_state.aio.companion import Room
 from maestro_state.api.discussions import Discussions
 from maestro_state.discuss import migration
-from maestro_state.discuss.replay import Outcome
+from maestro_state.discuss.replay import ReplayOutcome
 from maestro_state.models.discussion import Discussion, Meta, TranscriptEvent
 from maestro_state.state.calls import discussions as ops
 
@@ -75,7 +75,7 @@ class AsyncDiscussions(Room[Discussions]):
         """Return what a tool is handed: what it may answer by the contract, and the conversation so far."""
         return await self._call(lambda room: room.prompt(ref))
 
-    async def replay(self, ref: str, *, dry_run: bool = False) -> Outcome:
+    async def replay(self, ref: str, *, dry_run: bool = False) -> ReplayOutcome:
         """Apply what a discussion decided to the plan files, or only plan it. Asks no AI; repeatable.
 
         Raise DiscussionOpen for one without final_json; every other problem is an outcome with REPLAY_FAIL.

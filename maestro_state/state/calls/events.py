@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -70,12 +70,6 @@ def _output_event(entry: list[Any]) -> Event:
     except UnicodeDecodeError:
         data = {"run": run, "text": chunk.decode(errors="replace"), "base64": b64encode(chunk).decode()}
     return Event(entry[0].decode(), "run.output", data)
-
-
-def output_bytes(event: Event) -> bytes:
-    """Return what a run printed, byte for byte, from its event."""
-    data = event.data
-    return b64decode(data["base64"]) if "base64" in data else str(data["text"]).encode()
 
 
 def merge(terms: Terms, session_id: str, reply: list[Any] | None, page: int = PAGE) -> list[Event]:
