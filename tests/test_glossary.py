@@ -38,10 +38,6 @@ RULED_OUT: dict[str, str] = {
     "insiders": r"\binsiders?\b",
 }
 
-#: Files that are not converted yet, one a line: `python -m tests.test_glossary` writes it anew. To be empty in the end.
-LIST = ROOT / "tests" / "support" / "unconverted_words.txt"
-UNCONVERTED = frozenset(LIST.read_text(encoding="utf-8").split())
-
 
 def words_in(text: str) -> list[str]:
     """Return the words of a text that the glossary rules out."""
@@ -49,20 +45,10 @@ def words_in(text: str) -> list[str]:
     return [word for word, form in RULED_OUT.items() if re.search(form, apart, re.IGNORECASE)]
 
 
-def unconverted() -> list[str]:
-    """Return the files that use such a word now."""
-    return [str(path.relative_to(ROOT)) for path in FILES if words_in(path.read_text(encoding="utf-8"))]
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_uses_the_words_of_the_trade(path: Path):
-    """Nothing that the glossary rules out, except in files that are listed as not converted."""
-    assert str(path.relative_to(ROOT)) in UNCONVERTED or not words_in(path.read_text(encoding="utf-8"))
-
-
-def test_converted_files_are_off_the_list():
-    """A file that was converted, or moved, is held to the page from then on: `python -m tests.test_glossary`."""
-    assert sorted(UNCONVERTED) == sorted(UNCONVERTED & set(unconverted()))
+    """Nothing that the glossary rules out."""
+    assert words_in(path.read_text(encoding="utf-8")) == []
 
 
 def test_the_page_and_the_patterns_are_one_list():
@@ -89,7 +75,3 @@ def test_plain_english_is_not_ruled_out():
     assert not words_in(
         "it looks like a secret; somebody looks at it; letters and digits; what is left; leave it as it is"
     )
-
-
-if __name__ == "__main__":
-    LIST.write_text("".join(f"{name}\n" for name in unconverted()), encoding="utf-8")

@@ -38,7 +38,7 @@ def verify(home: Home, session_id: str) -> Report:
     for _ in range(_TRIES):
         before = _state(home, session_id)
         report = _look(home, session_id)
-        # What is changed while one looks at it may be taken apart, or grow: that is not damage.
+        # What is changed while it is read may be taken apart, or grow: that is not damage.
         if report.ok or before == _state(home, session_id):
             break
     return report

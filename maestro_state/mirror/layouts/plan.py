@@ -154,7 +154,7 @@ class PlanFiles:
                 self._folder.move(_aside(name), name)
 
     def _finish(self) -> None:
-        """Finish the change that a killed process left; without a note, remove what it left aside."""
+        """Finish the change of a process that was killed; without a note, remove what it left aside."""
         names = self._folder.names()
         if JOURNAL in names:
             self._place(self._note())
