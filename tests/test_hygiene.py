@@ -108,7 +108,8 @@ def test_handing_a_command_over_imports_next_to_nothing():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["__future__", "binascii", "errno", "maestro_cli", "maestro_cli.entry",
-                                    "maestro_state", "maestro_state.fs", "maestro_state.fs.private_socket",
+                                    "maestro_state", "maestro_state.fs", "maestro_state.fs.opening",
+                                    "maestro_state.fs.private_socket",
                                     "maestro_state.startup"]  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def test_a_session_from_start_to_end_beside_modules_of_the_same_names(installed:
         assert maestro("run", "--tool", "echo", "hi").rstrip().endswith("hi")
         assert [row["id"] for row in json.loads(maestro("session", "list", "--json"))["sessions"]] == [session_id]
         assert session_id in maestro("status")
-        assert json.loads(maestro("stack", "status", "--json"))["workers"] > 0
+        assert json.loads(maestro("stack", "status", "--json"))["running"]
         assert json.loads(maestro("session", "end", "--json"))["state"] == "finalizada"
         assert maestro("stack", "stop") == "stopped\n"
 

@@ -128,9 +128,12 @@ def sweep(app: App, as_json: bool) -> int:
     elif report.busy:
         output.line(f"another sweep is running ({output.safe(report.busy)}); this one did nothing")
     else:
-        for word in ("checkpointed", "finalized", "archived", "recovered_runs"):
-            for one in getattr(report, word):
-                output.line(f"{word.replace('_', ' ')}  {output.safe(one)}")
+        done = [(word, one) for word in ("checkpointed", "finalized", "archived", "recovered_runs")
+                for one in getattr(report, word)]  # fmt: skip
+        for word, one in done:
+            output.line(f"{word.replace('_', ' ')}  {output.safe(one)}")
+        if not (done or report.waiting or report.errors):
+            output.note("nothing to do: everything is on disk")
         for one in report.waiting:
             output.note(f"{output.safe(one)} waits for a worker that can reach its folder")
         for failure in report.errors:

@@ -70,7 +70,8 @@ def _show(found: UsageReport, since: str | None) -> None:
     output.line(output.colour(_aligned(total, widths), bold=True))
     missing = found.total.runs_without_cost
     if missing:
-        output.note(f"{missing} of {output.counted(found.total.runs, 'run')} did not tell what they cost")
+        it = "it" if missing == 1 else "they"
+        output.note(f"{missing} of {output.counted(found.total.runs, 'run')} did not tell what {it} cost")
     if since is None:
         output.note("all live and archived sessions (--since 30d: fewer; --by tool: another view)")
 
