@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state.errors import ArchiveFailed, MaestroError
-from maestro_state.fs import handles as disk
+from maestro_state.fs import handles, opening, tree
 from maestro_state.mirror.home import STAGING
 from tests.support.servers import valkey
 from tests.support.stored import Filler
@@ -108,8 +108,12 @@ def test_a_full_disk_leaves_the_archive_and_the_session_as_they_were(real, proje
         assert maestro.archive.verify().ok
 
 
+#: The modules that touch the disk.
+FILE_LAYER = (handles, opening, tree)
+
+
 class Failing:
-    """`os` for the module that touches the disk, in which the n-th call of a kind fails."""
+    """`os` for the modules that touch the disk, in which the n-th call of a kind fails."""
 
     def __init__(self, name: str, number: int, code: int) -> None:
         self.name, self.number, self.code = name, number, code
@@ -140,13 +144,15 @@ def test_a_call_that_fails_is_an_error_in_words_and_nothing_more(real, project: 
             for name in ("write", "open", "mkdir", "link", "rename"):
                 fill.item(f"{name} {number}".encode())
                 failing = Failing(name, number, code)
-                monkeypatch.setattr(disk, "os", failing)
+                for module in FILE_LAYER:
+                    monkeypatch.setattr(module, "os", failing)
                 try:
                     maestro.archive.checkpoint()
                 except MaestroError as error:
                     reasons.append(str(error))
                 finally:
-                    monkeypatch.setattr(disk, "os", os)
+                    for module in FILE_LAYER:
+                        monkeypatch.setattr(module, "os", os)
                 assert maestro.archive.verify().ok, (name, number)
         assert len(reasons) >= 20, "too few of the calls were reached"
         assert all(os.strerror(code) in reason for reason in reasons)
@@ -174,11 +180,13 @@ def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_them_all(real, project: Pa
     with real.open() as maestro:
         session = maestro.sessions.start("short")
         Filler(real.raw, maestro.server.terms.keys, session.id).item(content)
-        monkeypatch.setattr(disk, "os", short)
+        for module in FILE_LAYER:
+            monkeypatch.setattr(module, "os", short)
         try:
             assert maestro.archive.checkpoint().current
         finally:
-            monkeypatch.setattr(disk, "os", os)
+            for module in FILE_LAYER:
+                monkeypatch.setattr(module, "os", os)
         assert maestro.archive.verify().ok
     (blob,) = (project / ".maestro/sessions" / session.id / "context/blobs").iterdir()
     assert blob.read_bytes() == content

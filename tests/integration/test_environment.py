@@ -82,7 +82,7 @@ def test_asking_keeps_no_event_loop_waiting(project: Path):
                 assert went_on.wait(30), "the event loop waits too"
                 return [holder]
 
-            maestro.runs.handover.reach = reach
+            maestro.blocking.runs.handover.reach = reach
             with theirs, pytest.raises(InvalidValue) as refusal:
                 await maestro.runs.start("p", env=("NOT_SET_HERE",))
             return str(refusal.value), ours.fileno()

@@ -176,7 +176,7 @@ def test_a_change_that_is_cut_off_is_not_done_twice(folders):
                 os.kill(runner, signal.SIGKILL)
                 said = caller.communicate(b"twice?")[1]
         assert caller.returncode == 1
-        assert b"look before you run it again" in said
+        assert b"check before you run it again" in said
         assert maestro.messages.last(10) == []
 
 
