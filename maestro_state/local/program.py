@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from maestro_state.startup import own_modules_first
-
-TYPE_CHECKING = False  # nothing is imported before our own modules come first, typing neither
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 GROUP = "maestro_state.programs"
 #: The one that looks after a project's stack, and the one that runs the commands handed to it.
 SUPERVISOR, RESIDENT = "supervisor", "resident"
-#: Where they are in a checkout that is only on PYTHONPATH: nothing is installed that could say so.
-_IN_A_CHECKOUT = {SUPERVISOR: "maestro_workers.stack.supervisor:main", RESIDENT: "maestro_cli.resident:main"}
 
 
 def command(name: str, root: str | os.PathLike[str]) -> list[str]:
@@ -32,15 +27,13 @@ def command(name: str, root: str | os.PathLike[str]) -> list[str]:
 def main() -> NoReturn:
     """Run the program that the first word names with the words after it."""
     own_modules_first()
-    from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
+    from importlib.metadata import PackageNotFoundError, distribution
 
     name = sys.argv.pop(1)
     try:
-        found = [*distribution("maestro-state").entry_points.select(group=GROUP, name=name)]
+        found = distribution("maestro-state").entry_points.select(group=GROUP, name=name)
     except PackageNotFoundError:
-        found = []
-    if not found and name in _IN_A_CHECKOUT:
-        found = [EntryPoint(name, _IN_A_CHECKOUT[name], GROUP)]
+        found = ()  # type: ignore[assignment]  # found on the path without having been installed
     for program in found:
         sys.exit(program.load()())
     sys.exit(f"maestro: this installation has no program {name!r} (install it again)")

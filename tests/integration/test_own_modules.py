@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from maestro_state import Maestro
 from maestro_state.local import embedded
 from maestro_state.local.program import RESIDENT, SUPERVISOR, command
 from tests.support.embedded_project import temporary_project
-from tests.support.programs import ROOT
 from tests.support.waiting import wait_until
 
 #: Names of modules that ours import, and of ours before they had names of their own.
@@ -53,20 +51,6 @@ def test_the_programs_are_installed(project: Path, name: str):
     words = command(name, project)[:-2]
     found = subprocess.run(words, check=False, capture_output=True, text=True)
     assert found.returncode == 2
-    assert "--project" in found.stderr
-
-
-@pytest.mark.parametrize("name", [SUPERVISOR, RESIDENT])
-def test_the_programs_of_a_checkout_that_is_only_on_pythonpath(tmp_path: Path, name: str):
-    """Nothing is installed that says where they are, and they start all the same."""
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if "maestro" not in path.name:
-            (tmp_path / path.name).symlink_to(path)
-    places = [ROOT, ROOT / "cli", ROOT / "workers", tmp_path]
-    interpreter, *words = command(name, tmp_path)[:-2]
-    found = subprocess.run([interpreter, "-S", *words], check=False, capture_output=True, text=True, cwd=tmp_path,
-                           env=os.environ | {"PYTHONPATH": ":".join(map(str, places))})  # fmt: skip
-    assert found.returncode == 2, found.stderr
     assert "--project" in found.stderr
 
 
