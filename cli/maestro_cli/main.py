@@ -15,42 +15,9 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli.app import App
+from maestro_cli.commands import COMMANDS
 from maestro_state import __version__
 from maestro_state.errors import MaestroError
-
-#: Command → its file in `commands/`, where the function has the command's name; from daily use to upkeep.
-COMMANDS = {
-    "session": "session",
-    "run": "run",
-    "status": "session",
-    "runs": "runs",
-    "show": "runs",
-    "wait": "runs",
-    "cancel": "runs",
-    "context": "context",
-    "use": "tool",
-    "tool": "tool",
-    "watch": "watch",
-    "message": "message",
-    "messages": "message",
-    "usage": "usage",
-    "worker": "worker",
-    "discuss": "discuss",
-    "wsession": "wsession",
-    "work": "breadcrumbs",
-    "export": "archive",
-    "pull": "archive",
-    "verify": "archive",
-    "cleanup": "archive",
-    "sweep": "archive",
-    "stack": "stack",
-    "config": "config",
-    "trust": "config",
-    "doctor": "doctor",
-    "scheduler": "scheduler",
-    "acl": "acl",
-    "completion": "completion",
-}
 
 
 class Root(click.Group):

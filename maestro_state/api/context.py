@@ -61,9 +61,9 @@ class Context:
         moment both do. A file that looks as if it held a secret is refused, and left out of a folder or glob, unless
         `force`.
         """
-        from maestro_state.context.ahead import ahead
-        from maestro_state.context.choosing import choose
-        from maestro_state.context.making import Making
+        from maestro_state.context.chosen_files import choose
+        from maestro_state.context.new_items import Making
+        from maestro_state.context.read_ahead import ahead
         from maestro_state.context.reading import Tree
 
         session_id, terms = self._sessions.resolve(ref), self._server.terms
@@ -158,7 +158,7 @@ class Context:
         Without ids: of all active files; those that are gone, or look as if they held a secret by now, are skipped, and
         said. `force` takes the latter too.
         """
-        from maestro_state.context.making import Making
+        from maestro_state.context.new_items import Making
         from maestro_state.context.reading import Tree
 
         session_id, terms = self._sessions.resolve(ref), self._server.terms

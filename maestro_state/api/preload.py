@@ -13,8 +13,8 @@ def preload() -> None:
     import maestro_state.api.sessions
     import maestro_state.api.tools
     import maestro_state.api.work
-    import maestro_state.context.choosing
-    import maestro_state.context.making
+    import maestro_state.context.chosen_files
+    import maestro_state.context.new_items
     import maestro_state.local.embedded.supervision
     import maestro_state.mirror.reader
     import maestro_state.net.sync_client

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
 from maestro_state.startup import own_modules_first
+
+TYPE_CHECKING = False  # nothing is imported before our own modules come first, typing neither
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 GROUP = "maestro_state.programs"
 #: The one that looks after a project's stack, and the one that runs the commands handed to it.

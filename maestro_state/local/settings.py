@@ -1,6 +1,6 @@
 """Every setting, once: default, bounds, meaning and who may set it; and how a program gets its own.
 
-The table below is the record that programs use. All else is made from it: what pydantic validates (`settings_model`),
+The table below is the record that programs use. All else is made from it: what pydantic checks (`settings_validation`),
 `maestro config`, the documentation's table, the names of variables. Nothing else reads MAESTRO_* variables or settings
 files. Every command loads this first, so it is light: pydantic is imported only for settings that were not seen before
 (`settings_cache`).
@@ -208,7 +208,7 @@ def load_settings(
     if settings is not None:
         return settings
     from maestro_state.local.settings_cache import remember
-    from maestro_state.local.settings_model import resolve
+    from maestro_state.local.settings_validation import resolve
 
     result = resolve(given)
     remember(given, result)

@@ -62,7 +62,7 @@ def _name(given: Given) -> str:
     variables = {name: given.env[variable] for variable, name in VARIABLES.items() if given.env.get(variable)}
     parts: list[Any] = [
         [sys.version, os.geteuid()],
-        [_version(os.path.join(code, f"settings{part}.py")) for part in ("", "_cache", "_model")],
+        [_version(os.path.join(code, f"settings{part}.py")) for part in ("", "_cache", "_validation")],
         _without_secrets(variables),
         _without_secrets({name: [type(value).__name__, str(value)] for name, value in given.overrides.items()}),
         [[file.path, file.scope, sha256(file.content).hexdigest()] for file in given.files],

@@ -21,9 +21,9 @@ from maestro_state.fs.tree import Tree
 from maestro_state.mirror import pending
 from maestro_state.mirror.home import Home, next_name, staged_name
 from maestro_state.mirror.layouts import session as layout
+from maestro_state.mirror.parallel_writes import Growing, Writers
 from maestro_state.mirror.staged import Staged, put_in_place
 from maestro_state.mirror.view import described, read_manifest
-from maestro_state.mirror.writing import Growing, Writers
 
 #: Files that grow at the same time and have something waiting, at most; the oldest is written then.
 _GROWING_MAX = 32

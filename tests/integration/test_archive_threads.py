@@ -20,9 +20,9 @@ from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.local.project import Project
 from maestro_state.mirror.home import STAGING, Home
+from maestro_state.mirror.parallel_writes import Writers
 from maestro_state.mirror.verify import verify
 from maestro_state.mirror.writer import replacing
-from maestro_state.mirror.writing import Writers
 from tests.support.generations import SESSION_ID, contents, generation_of, write_generation
 
 RUNS = 120

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state.context import listing
-from maestro_state.context.choosing import choose
+from maestro_state.context.chosen_files import choose
 from maestro_state.context.reading import Place, Tree
 from maestro_state.errors import MaestroError, PathRefused
 

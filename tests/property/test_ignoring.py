@@ -125,7 +125,7 @@ def test_the_library_is_imported_for_folders_and_globs_only(tmp_path: Path):
     """A file that is named costs no import of pathspec; a folder that git does not list does."""
     (tmp_path / "a.txt").write_text("x")
     program = (
-        "import sys; from maestro_state.context.choosing import choose\n"
+        "import sys; from maestro_state.context.chosen_files import choose\n"
         "from maestro_state.context.reading import Tree\n"
         "choose(Tree(sys.argv[1]), [sys.argv[2]], folder=sys.argv[1], kind='file', follow=False, limit=9)\n"
         "print('pathspec' in sys.modules)"

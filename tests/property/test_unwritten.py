@@ -147,7 +147,7 @@ def test_a_throttled_first_change_would_not_be_known(real: Backend, monkeypatch:
     original = scripts._read
     rule = "if admitted.is_first_unwritten then return true end"
     read = lambda *parts: original(*parts).replace(rule, "")  # noqa: E731
-    assert rule in original("includes", "renew.lua")
+    assert rule in original("includes", "renew_ttl.lua")
     monkeypatch.setattr(scripts, "_read", read)
     scripts.load.cache_clear()
     try:

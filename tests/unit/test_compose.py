@@ -10,7 +10,7 @@ import tomllib
 
 import jsonschema
 import pytest
-from maestro_cli.main import COMMANDS
+from maestro_cli.commands import COMMANDS
 
 from maestro_state.local.settings import VARIABLES
 from tests.support import compose, image

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from maestro_cli import output
-from maestro_cli.main import COMMANDS
+from maestro_cli.commands import COMMANDS
 from maestro_cli.screen import first_screen
 
 from maestro_state.vocabulary import SessionState

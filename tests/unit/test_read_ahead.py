@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from maestro_state.context.ahead import ahead
+from maestro_state.context.read_ahead import ahead
 from tests.support.waiting import wait_until
 
 

@@ -19,7 +19,7 @@ from maestro_state.local.settings import (
     load_settings,
     unknown_variables,
 )
-from maestro_state.local.settings_model import MaestroSettings
+from maestro_state.local.settings_validation import MaestroSettings
 from maestro_state.local.trust import trust
 from maestro_state.vocabulary import OWN_SECRETS
 

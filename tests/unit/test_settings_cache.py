@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from maestro_state.errors import ConfigError
-from maestro_state.local import settings_model
+from maestro_state.local import settings_validation
 from maestro_state.local.settings import load_settings
 from maestro_state.local.trust import trust, untrust
 
@@ -26,13 +26,13 @@ class Place:
         self.user_file = self.home / ".config/maestro/settings.toml"
         self.project_file = self.root / ".maestro/config/settings.toml"
         self.validated = 0
-        resolve = settings_model.resolve
+        resolve = settings_validation.resolve
 
         def counted(*arguments):
             self.validated += 1
             return resolve(*arguments)
 
-        monkeypatch.setattr(settings_model, "resolve", counted)
+        monkeypatch.setattr(settings_validation, "resolve", counted)
 
     def write(self, path, text):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@ abort_session: freeze a session as it is -> abortada; what it holds stays, its o
 KEYS     session: session events runs
 ARGV     idempotency_key now_ms grace_ms user target reason ending
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle end_run with_size
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle end_run with_size
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

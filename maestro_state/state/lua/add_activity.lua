@@ -3,7 +3,7 @@ add_activity: append what a run's agent did, one event each. Like output it come
 KEYS     session: session events runs
 ARGV     now_ms grace_ms user run fence lease_ms offset entries...
 RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | NEWER number
-INCLUDES summary newer hold emit renew refresh
+INCLUDES summary newer hold emit renew_ttl note_activity
 ]]
 local admitted, answer = hold()
 if answer then return answer end
@@ -21,4 +21,4 @@ end
 if not id then return {'OK', found[3] and 1 or 0, false} end
 redis.call('HSET', runs, run .. ':did', fence .. ' ' .. count .. ' ' .. first .. ' ' .. id,
            run .. ':lease', string.format('%.0f', tonumber(now_ms) + tonumber(lease_ms)))
-return {'OK', found[3] and 1 or 0, refresh(admitted, {events})}
+return {'OK', found[3] and 1 or 0, note_activity(admitted, {events})}

@@ -3,7 +3,7 @@ add_breadcrumb: accept one breadcrumb, once: a breadcrumb id that was accepted b
 KEYS     work: session breadcrumbs ids
 ARGV     idempotency_key now_ms grace_ms user is_late breadcrumb_id source entry...
 RETURNS  OK id summary | DUPLICATE id_and_source | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary sequence repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if is_late == '1' and answer and answer[1] == 'EXPIRED' then

@@ -3,7 +3,7 @@ add_child: note in an open work session that a child is started under it; a chil
 KEYS     work: session log children
 ARGV     idempotency_key now_ms grace_ms user child_id
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary sequence repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

@@ -4,7 +4,7 @@ KEYS     session: session events items blobs runs
 ARGV     idempotency_key now_ms grace_ms user empty target run relevant rows...
 RETURNS  OK first summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_BLOB digest | NO_RUN run | NO_ITEM item
          | REMOVED item | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

@@ -3,7 +3,7 @@ add_discussion_event: append one event to an open discussion; the first thing sa
 KEYS     discussion: session transcript
 ARGV     idempotency_key now_ms grace_ms user kind payload prompt engine model
 RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary sequence repeated newer admit spread emit renew settle
+INCLUDES summary sequence repeated newer admit spread emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

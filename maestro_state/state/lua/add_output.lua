@@ -4,7 +4,7 @@ what would leave a gap, as behind a piece that was refused, is not written at al
 KEYS     session: session outputs runs
 ARGV     now_ms grace_ms user run fence lease_ms offset data
 RETURNS  OK is_canceled summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | GAP size | NEWER number
-INCLUDES summary newer hold emit renew refresh
+INCLUDES summary newer hold emit renew_ttl note_activity
 ]]
 local admitted, answer = hold()
 if answer then return answer end
@@ -19,4 +19,4 @@ local size = string.format('%.0f', stored + #data)
 redis.call('HSET', runs, run .. ':size', size, run .. ':last', id,
            run .. ':lease', string.format('%.0f', tonumber(now_ms) + tonumber(lease_ms)))
 if not found[3] then redis.call('HSET', runs, run .. ':first', id) end
-return {'OK', is_canceled, refresh(admitted, {outputs})}
+return {'OK', is_canceled, note_activity(admitted, {outputs})}

@@ -3,7 +3,7 @@ apply_breadcrumbs: apply the next accepted breadcrumbs: log entry, statistics an
 KEYS     work: session breadcrumbs log totals
 ARGV     idempotency_key now_ms grace_ms user limit
 RETURNS  OK applied summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary sequence repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

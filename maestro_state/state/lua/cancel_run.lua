@@ -3,7 +3,7 @@ cancel_run: end a pending run at once; ask the owner of a running one to end it.
 KEYS     session: session events runs
 ARGV     idempotency_key now_ms grace_ms user with_output with_context started run ending
 RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_RUN | NOT_OPEN status | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle end_run rest
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle end_run rest
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

@@ -3,7 +3,7 @@ claim_run: give a pending run to one owner, who alone may write it until the lea
 KEYS     session: session events runs
 ARGV     now_ms grace_ms user run owner lease_ms
 RETURNS  OK claim summary | NOT_FOUND | BAD_STATE state | NO_RUN | NOT_PENDING status | NEWER number
-INCLUDES summary newer hold emit renew refresh
+INCLUDES summary newer hold emit renew_ttl note_activity
 ]]
 local admitted, answer = hold()
 if answer then return answer end
@@ -19,4 +19,4 @@ if not is_repeat then
              run .. ':started_at', now_ms, run .. ':lease', tonumber(now_ms) + tonumber(lease_ms))
 end
 local place = redis.call('HGET', session, 'working_directory') or ''
-return {'OK', {string.format('%.0f', fence), found[1], found[2], place}, refresh(admitted, {})}
+return {'OK', {string.format('%.0f', fence), found[1], found[2], place}, note_activity(admitted, {})}

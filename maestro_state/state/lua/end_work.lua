@@ -3,7 +3,7 @@ end_work: end a work session for good, if it has no children but those the calle
 KEYS     work: session log children
 ARGV     idempotency_key now_ms grace_ms user target children_seen
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | MORE_CHILDREN | NEWER number
-INCLUDES work_summary sequence repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

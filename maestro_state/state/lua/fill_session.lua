@@ -3,7 +3,7 @@ fill_session: give a new session what it takes over from another one; the last c
 KEYS     session: session events messages items blobs
 ARGV     idempotency_key now_ms grace_ms user life_ms target ctx_seq count parts...
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

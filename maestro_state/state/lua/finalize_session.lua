@@ -3,7 +3,7 @@ finalize_session: freeze a session that has no open run -> finalizada.
 KEYS     session: session events
 ARGV     idempotency_key now_ms grace_ms user target
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

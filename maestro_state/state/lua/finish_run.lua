@@ -3,7 +3,7 @@ finish_run: end a run by its owner; with the last open one executando -> com_sai
 KEYS     session: session events messages runs
 ARGV     idempotency_key now_ms grace_ms user with_output with_context started run fence status counter ending last_output tool said said_is_cut said_of
 RETURNS  OK status summary | NOT_FOUND | BAD_STATE state | LOST_CLAIM status | NEWER number
-INCLUDES summary newer hold emit renew refresh end_run rest
+INCLUDES summary newer hold emit renew_ttl note_activity end_run rest
 ]]
 local found = redis.call('HMGET', runs, run .. ':status', run .. ':fence', run .. ':ended_by', run .. ':asked')
 if found[3] == idempotency_key then return {'OK', status, summary()} end
@@ -26,4 +26,4 @@ local is_last = end_run(run, status, ending)
 redis.call('HSET', runs, run .. ':ended_by', idempotency_key)
 if is_last then redis.call('HSET', session, 'state', rest(with_output, with_context, started)) end
 admitted.touched_at = 0  -- a change of state is always indexed
-return {'OK', status, refresh(admitted, {})}
+return {'OK', status, note_activity(admitted, {})}

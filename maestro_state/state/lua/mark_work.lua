@@ -3,7 +3,7 @@ mark_work: pause or resume a work session, running -> paused or paused -> runnin
 KEYS     work: session log
 ARGV     idempotency_key now_ms grace_ms user target
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES work_summary sequence repeated newer admit emit renew settle
+INCLUDES work_summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

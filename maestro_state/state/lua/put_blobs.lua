@@ -3,7 +3,7 @@ put_blobs: keep contents by digest, each once; repeating it changes nothing.
 KEYS     session: session blobs
 ARGV     idempotency_key now_ms grace_ms contents...
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary sequence repeated newer admit renew settle
+INCLUDES summary sequence repeated newer admit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

@@ -3,7 +3,7 @@ remove_context: take items out of the active list, all or none, and keep them; n
 KEYS     session: session events items
 ARGV     idempotency_key now_ms grace_ms user with_context empty is_clearing removed...
 RETURNS  OK count summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NO_ITEM item | REMOVED item | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

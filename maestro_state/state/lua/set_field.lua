@@ -3,7 +3,7 @@ set_field: replace one field of the record if its revision is still the one the 
 KEYS     session: session events
 ARGV     idempotency_key now_ms grace_ms user field value if_revision
 RETURNS  OK revision summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE revision | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

@@ -4,7 +4,7 @@ no longer the one the caller saw (every change of it adds a field to items).
 KEYS     session: session events messages items blobs runs
 ARGV     idempotency_key now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told said said_is_cut said_of parts...
 RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end

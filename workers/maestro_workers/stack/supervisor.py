@@ -25,7 +25,7 @@ from maestro_state.local.log_files import open_log_file
 from maestro_state.local.process import keep_private
 from maestro_state.local.settings import load_settings
 from maestro_workers.pool.loop import Loop
-from maestro_workers.stack.parts import stack_parts
+from maestro_workers.stack.kept_running import stack_parts
 from maestro_workers.stack.services import Part
 from maestro_workers.stack.usage import Usage
 

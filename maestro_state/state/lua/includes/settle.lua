@@ -17,6 +17,6 @@ local function settle(admitted, answer, written, changes)
       if said_at and tonumber(said_at) < admitted.now - SEQUENCE_LIFE_MS then redis.call('HDEL', session, fields[at]) end
     end
   end
-  answer[#answer + 1] = renewing and renew(admitted)
+  answer[#answer + 1] = renewing and renew_ttl(admitted)
   return answer
 end

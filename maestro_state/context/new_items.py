@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from maestro_state.context.choosing import File
+from maestro_state.context.chosen_files import File
 from maestro_state.context.drift import CHANGED, MISSING, drift_of
 from maestro_state.context.reading import Tree
 from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused, SecretFound
