@@ -80,7 +80,7 @@ class App:
         from maestro_state.local.embedded import heal
 
         try:
-            heal(maestro.project.root)
+            heal(maestro.project.path)
         except ServerUnavailable:
             return  # whoever needs the server will say it
 

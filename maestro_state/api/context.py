@@ -176,8 +176,10 @@ class Context:
 
     def _items(self, session_id: str) -> Items:
         found: Items = self._server.fetch(read_items(self._server.terms, session_id))
-        # Without items it has none, is only on disk, or is not there.
-        return found or (self._sessions.source(session_id)).items()
+        if not found:  # it has none, is only on disk, or is not there
+            source = self._sessions.source(session_id)
+            found = source.items() if source.archived else found
+        return found
 
     def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
         """Add one batch."""

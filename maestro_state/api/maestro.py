@@ -128,7 +128,7 @@ class Maestro:
         from maestro_state.api.runs import Runs
         from maestro_state.local.handover import Handover
 
-        handover = Handover(self.address, self.settings.namespace, self.project.root)
+        handover = Handover(self.address, self.settings.namespace, self.project.path)
         return Runs(self.server, self.sessions, self.queue, self.settings, self.project, handover)
 
     @cached_property

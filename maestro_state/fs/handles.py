@@ -36,31 +36,31 @@ class Folder:
         self.path = path
 
     @classmethod
-    def open(cls, path: str) -> Folder:
-        """Open a folder that the user named: its own parents may be links, that is the user's business."""
-        try:
-            return cls(opening.open_top(path), path)
-        except OSError as error:
-            raise _refuse(error, path) from error
+    def open(cls, path: str, *names: str, create: bool = False, mode: int = 0o700) -> Folder:
+        """Open a folder that the user named, or one below it, each part made with this mode if told.
 
-    def child(self, name: str, *, create: bool = False, mode: int = 0o700) -> Folder:
-        """Open a folder inside, made with this mode if told; a link in its place is refused."""
+        Its own parents may be links, that is the user's business; a link below is refused. FileNotFoundError when the
+        one below is not there.
+        """
+        for name in names:
+            _check(name)
+        try:
+            return cls(opening.open_below(path, *names, create=create, mode=mode), os.path.join(path, *names))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.filename != path:
+                raise
+            raise _refuse(error, error.filename) from error
+
+    def child(self, name: str, *, create: bool = False) -> Folder:
+        """Open a folder inside, made if told; a link in its place is refused."""
         _check(name)
         path = self._inside(name)
         try:
-            return Folder(opening.open_folder(self._fd, name, create=create, mode=mode), path)
+            return Folder(opening.open_folder(self._fd, name, create=create), path)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise _refuse(error, path) from error
-
-    def below(self, *names: str, create: bool = False, mode: int = 0o700) -> Folder:
-        """Open a folder further below, part by part, each made with this mode if told; this one is closed for it."""
-        folder = self
-        for name in names:
-            with folder:
-                folder = folder.child(name, create=create, mode=mode)
-        return folder
 
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""

@@ -46,15 +46,27 @@ def open_folder(folder: int, name: str, *, create: bool = False, mode: int = 0o7
     return os.open(name, _TOP | os.O_NOFOLLOW, dir_fd=folder)
 
 
-def open_below(top: int, names: Iterable[str], *, create: bool = False) -> int:
-    """Open a folder further below, part by part; the folder above is closed, whatever happens."""
+def open_below(
+    top: str | os.PathLike[str], *names: str, create: bool = False, mode: int = 0o700, is_own: bool = False
+) -> int:
+    """Open a folder that the user named and, part by part, one below it, each part made with this mode if told.
+
+    The error's filename is the path it is about. With `is_own`, PermissionError for a part of another user's.
+    """
+    folder, where = open_top(top), os.fspath(top)
     for name in names:
+        above, where = folder, os.path.join(where, name)
         try:
-            deeper = open_folder(top, name, create=create)
+            folder = open_folder(above, name, create=create, mode=mode)
+        except OSError as error:
+            error.filename = where
+            raise
         finally:
-            os.close(top)
-        top = deeper
-    return top
+            os.close(above)
+        if is_own and os.fstat(folder).st_uid != os.geteuid():
+            os.close(folder)
+            raise PermissionError(errno.EPERM, f"{name} belongs to another user", where)
+    return folder
 
 
 def open_file(folder: int, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:

@@ -11,7 +11,7 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
-from maestro_state.fs.opening import open_below, open_file, open_top, read_all, refuse_shared
+from maestro_state.fs.opening import open_below, open_file, read_all, refuse_shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ def read_project_file(root: str, relative: str) -> bytes | None:
     """Read a file below `root` without following any link on the way; None when there is none."""
     *folders, name = relative.split("/")
     try:
-        folder = open_below(open_top(root), folders)
+        folder = open_below(root, *folders)
         try:
             descriptor = open_file(folder, name)
         finally:
@@ -93,7 +93,7 @@ def open_private_folder(base: str, *names: str) -> int:
     Returns a descriptor that the caller closes. Raises OSError.
     """
     os.makedirs(base, mode=0o700, exist_ok=True)
-    folder = open_below(open_top(base), names, create=True)
+    folder = open_below(base, *names, create=True)
     try:
         refuse_shared(os.fstat(folder))
     except OSError:

@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 
-from maestro_state.fs.opening import NAME_ONLY, SHARED_WRITE, open_folder, open_name, open_top
+from maestro_state.fs.opening import NAME_ONLY, SHARED_WRITE, open_below, open_name
 
 TYPE_CHECKING = False  # typing's own takes longer to import than all the rest here
 if TYPE_CHECKING:
@@ -114,21 +114,14 @@ def open_own_folder(base: str, *names: str) -> int:
 
     Others may look into the outer folders, and change none of them. Raises OSError.
     """
-    folder = open_top(base)
-    for name in names:
-        try:
-            deeper = open_folder(folder, name)
-        except OSError as error:
-            # For a link Linux says ENOTDIR here, others ELOOP.
-            if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                raise _refused(f"{name} is a link, which Maestro does not follow") from error
-            raise
-        finally:
-            os.close(folder)
-        folder = deeper
-        if os.fstat(folder).st_uid != os.geteuid():
-            os.close(folder)
-            raise _refused(f"{name} belongs to another user")
+    try:
+        folder = open_below(base, *names, is_own=True)
+    except OSError as error:
+        # For a link Linux says ENOTDIR here, others ELOOP.
+        if error.errno in (errno.ENOTDIR, errno.ELOOP) and os.path.islink(error.filename):
+            name = os.path.basename(error.filename)
+            raise _refused(f"{name} is a link, which Maestro does not follow") from error
+        raise
     if os.fstat(folder).st_mode & SHARED_WRITE:
         os.close(folder)
         # As if it were not there: whoever starts a server there makes it private first.

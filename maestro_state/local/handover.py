@@ -38,7 +38,7 @@ class Holder(NamedTuple):
 class Handover:
     """Finds who carries out runs on this machine, for one server and namespace."""
 
-    def __init__(self, address: Address, namespace: str, root: str | os.PathLike[str]) -> None:
+    def __init__(self, address: Address, namespace: str, root: str) -> None:
         """Take the server, and the project whose stack is to be waited for while it starts."""
         self._address = address
         self._namespace = namespace
@@ -51,16 +51,13 @@ class Handover:
         holders = reach(self._address, self._namespace)
         if holders or not self._address.is_embedded:
             return holders
-        from pathlib import Path
-
         from maestro_state.local.embedded import heal, is_starting, supervisor_alive
 
         self.summon()
-        root = Path(self._root)
-        heal(root)
+        heal(self._root)
         until_s = time.monotonic() + _START_S
         # It is on its way while it loads what workers need.
-        while not holders and (supervisor_alive(root) or is_starting()) and time.monotonic() < until_s:
+        while not holders and (supervisor_alive(self._root) or is_starting()) and time.monotonic() < until_s:
             time.sleep(0.005)
             holders = reach(self._address, self._namespace)
         return holders

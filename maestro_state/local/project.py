@@ -91,7 +91,7 @@ class Project:
 
     def __init__(self, root: str, checkout: str | None = None, *, is_named: bool = True) -> None:
         """Take the root and the checkout; `is_named` when somebody said that it is one. Nothing is written yet."""
-        self._root = root
+        self.path = root  #: the project's top folder
         self.checkout = checkout or root  #: where its files are and runs work
         self._is_named = is_named
         #: What reads rows of the index from the archives; whoever knows archives says so.
@@ -106,41 +106,31 @@ class Project:
         return cls(home_of(checkout), checkout, is_named=folder is not None)
 
     @property
-    def path(self) -> str:
-        """Return the project's top folder as text."""
-        return self._root
-
-    @property
     def root(self) -> Path:
-        """Return the project's top folder."""
+        """Return the project's top folder as a Path."""
         from pathlib import Path  # 10 ms that most commands do without
 
-        return Path(self._root)
+        return Path(self.path)
 
     def begin(self) -> None:
         """Make this folder a project if it is none yet; refuses a home, or the whole system, that nobody named."""
-        if is_begun(self._root):
+        if is_begun(self.path):
             return
-        if is_too_wide(self._root) and not self._is_named:
+        if is_too_wide(self.path) and not self._is_named:
             raise UsageError(
-                f"{self._root} is {'the whole system' if self._root == '/' else 'your home'}, not a project",
-                hint=f"cd into a project, or name it: maestro --project {self._root} …",
+                f"{self.path} is {'the whole system' if self.path == '/' else 'your home'}, not a project",
+                hint=f"cd into a project, or name it: maestro --project {self.path} …",
             )
         self.sessions(create=True).close()
 
     def check_begun(self) -> None:
         """Raise NoProject where there is nothing to read: reading makes nothing."""
-        if not is_begun(self._root):
-            raise NoProject(self._root)
+        if not is_begun(self.path):
+            raise NoProject(self.path)
 
-    def maestro(self, *, create: bool = False) -> Folder:
-        """Open `.maestro/`; FileNotFoundError when there is none and it shall not be made."""
-        return _open_maestro(self._root, create=create)
-
-    def folder(self, name: str, *, create: bool = False) -> Folder:
-        """Open a folder of `.maestro/`, such as config or logs; FileNotFoundError when there is none."""
-        with self.maestro(create=create) as folder:
-            return folder.child(name, create=create)
+    def folder(self, *names: str, create: bool = False) -> Folder:
+        """Open `.maestro/` or a folder in it; FileNotFoundError when there is none and it shall not be made."""
+        return _open_maestro(self.path, *names, create=create)
 
     def sessions(self, *, create: bool = False) -> Folder:
         """Open `.maestro/sessions/`; FileNotFoundError when there is none and it shall not be made."""
@@ -149,7 +139,7 @@ class Project:
     def active(self) -> str | None:
         """Return the id of the session this checkout is on."""
         try:
-            with self._own_sessions(create=False) as folder:
+            with _open_maestro(self.checkout, "sessions") as folder:
                 content = folder.read("active", limit=4096)
         except FileNotFoundError:
             return None
@@ -164,15 +154,11 @@ class Project:
 
     def set_active(self, session_id: str | None) -> None:
         """Put this checkout on a session, or on none."""
-        with self._own_sessions(create=True) as folder:
+        with _open_maestro(self.checkout, "sessions", create=True) as folder:
             if session_id is None:
                 folder.remove("active")
             else:
                 folder.replace("active", f"{session_id}\n".encode(), mode=0o644)
-
-    def _own_sessions(self, *, create: bool) -> Folder:
-        with _open_maestro(self.checkout, create=create) as folder:
-            return folder.child("sessions", create=create)
 
     def index(self) -> list[IndexRow]:
         """Read `index.json`; an empty list when there is none."""
@@ -278,12 +264,11 @@ def _ignore(folder: Folder) -> None:
         folder.replace(".gitignore", _GITIGNORE, mode=0o644)
 
 
-def _open_maestro(root: str, *, create: bool) -> Folder:
-    with Folder.open(root) as top:
-        folder = top.child(".maestro", create=create)
+def _open_maestro(root: str, *names: str, create: bool = False) -> Folder:
     if create:
-        _ignore(folder)
-    return folder
+        with Folder.open(root, ".maestro", create=True) as folder:
+            _ignore(folder)
+    return Folder.open(root, ".maestro", *names, create=create)
 
 
 def _read_index(folder: Folder) -> _IndexFile | None:

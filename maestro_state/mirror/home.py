@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
 from maestro_state.errors import ArchiveBusy, SessionNotFound, WorkFailed
 from maestro_state.fs.handles import Folder
@@ -28,6 +30,12 @@ _STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?:[0-9a-f]{12}(?P<old>\.old
 _TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
 
 
+class Opener(Protocol):
+    """Opens a folder of a home by its names; FileNotFoundError when it is not there and shall not be made."""
+
+    def __call__(self, *names: str, create: bool = False) -> Folder: ...
+
+
 def _check_id(session_id: str) -> None:
     if not is_session_id(session_id):
         raise SessionNotFound(session_id[:80])
@@ -36,15 +44,15 @@ def _check_id(session_id: str) -> None:
 class Home:
     """One place where archives are kept."""
 
-    def __init__(self, opener: Callable[[bool], Folder], path: str) -> None:
-        """Take what opens the folder (made if told) and its path for messages; use `of_project` or `of_team`."""
+    def __init__(self, opener: Opener, path: str) -> None:
+        """Take what opens folders in it, and its path for messages; use `of_project` or `of_team`."""
         self._open = opener
         self.path = path
 
     @classmethod
     def of_project(cls, project: Project) -> Home:
         """Archives in the project's own `.maestro/`."""
-        return cls(lambda create: project.maestro(create=create), f"{project.path}/.maestro")
+        return cls(project.folder, f"{project.path}/.maestro")
 
     @classmethod
     def of_team(cls, root: str, project: str) -> Home:
@@ -54,12 +62,7 @@ class Home:
     @classmethod
     def below(cls, root: str, name: str) -> Home:
         """Archives in a project's folder below a team's root."""
-
-        def opener(create: bool) -> Folder:
-            with Folder.open(root) as folder:
-                return folder.child(name, create=create)
-
-        return cls(opener, f"{root}/{name}")
+        return cls(partial(Folder.open, root, name), f"{root}/{name}")
 
     def path_of(self, session_id: str) -> str:
         """Return where a session's archive is, for messages."""
@@ -67,13 +70,11 @@ class Home:
 
     def sessions(self, *, create: bool = False) -> Folder:
         """Open the folder of sessions; FileNotFoundError when there is none and it shall not be made."""
-        with self._open(create) as base:
-            return base.child("sessions", create=create)
+        return self._open("sessions", create=create)
 
     def logs(self) -> Folder:
         """Open the folder of logs; FileNotFoundError when there is none."""
-        with self._open(False) as base:
-            return base.child("logs")
+        return self._open("logs")
 
     def ids(self) -> set[str]:
         """Return the ids of the sessions archived here."""
@@ -173,7 +174,7 @@ class Home:
         """Move a session's archive, by the name it has in a folder, to the trash; return where it is now.
         The lock is held.
         """
-        with self._open(True) as base, base.child(TRASH, create=True) as trash:
+        with self._open(TRASH, create=True) as trash:
             kept = session_id if trash.status(session_id) is None else f"{session_id}.{os.urandom(6).hex()}"
             folder.move(name, kept, into=trash)
             trash.sync()

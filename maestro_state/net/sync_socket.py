@@ -173,17 +173,21 @@ def _connect(address: Address, timeout_s: float, context: ssl.SSLContext | None)
     """Return a connected blocking socket."""
     if address.is_embedded:
         connected = connect_path(address.path or "", timeout_s=timeout_s)
-    elif address.scheme == "unix":
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    else:
-        connected = socket.create_connection(address.hosts[0], timeout_s)
+        connected.settimeout(None)
+        return connected
+    is_unix = address.scheme == "unix"
+    connected = (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        if is_unix
+        else socket.create_connection(address.hosts[0], timeout_s)
+    )
     try:
-        if address.scheme != "unix":
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        elif not address.is_embedded:
+        if is_unix:
             connected.settimeout(timeout_s)
             connected.connect(address.path or "")
+        else:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if context is not None:
             # The handshake runs under the connection's timeout too.
             connected = context.wrap_socket(connected, server_hostname=address.hosts[0][0])

@@ -14,7 +14,7 @@ from maestro_state._sync.server import Server
 from maestro_state.errors import ArchiveElsewhere, MaestroError, SessionNotFound
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.places import Places
-from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.mirror.view import open_view
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls.checkpoints import Progress
 from maestro_state.upkeep.checkpoint import Checkpoints
@@ -111,7 +111,8 @@ class Finalizer:
 def _holds(home: Home, session_id: str, progress: Progress) -> bool:
     """Tell whether a home has everything of a session; one that the server let go of was on a disk before."""
     try:
-        manifest = ArchivedSession(home, session_id).manifest()
+        with open_view(home, session_id) as view:
+            manifest = view.manifest
     except SessionNotFound:
         return progress.last_id is None
     return manifest is not None and progress.last_id in (None, manifest.last_id)

@@ -52,7 +52,10 @@ def add(
         tool_results=json_argument("--tool-results", tool_results) if tool_results else None,
         parent_id=parent_id,
     )
-    output.result(added.document(), added.id, as_json=as_json)
+    if as_json:
+        output.document(added.document())
+    else:
+        output.line(added.id)
 
 
 @click.command()

@@ -229,7 +229,7 @@ def call_worker(app: App) -> None:
     if app.maestro.settings.redis_url is None:
         from maestro_state.local.embedded import await_supervisor
 
-        app.maestro.runs.handover.summon = lambda: await_supervisor(app.maestro.project.root)
+        app.maestro.runs.handover.summon = lambda: await_supervisor(app.maestro.project.path)
 
 
 def warn_if_alone(app: App) -> None:

@@ -67,4 +67,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'control')}"), name)
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'control')}"), name)
+    globals()[name] = value
+    return value

@@ -85,25 +85,13 @@ def open_folder(root: str | os.PathLike[str], parts: tuple[str, ...], *, create:
     Made and opened folders are this user's alone. Raises ServerUnavailable for a symlink, a file in the way,
     a folder of somebody else, or one that cannot be written.
     """
-    where = os.path.realpath(root)
+    top = os.path.realpath(root)
     try:
-        handle = opening.open_top(where)
+        handle = opening.open_below(top, *parts, create=create, is_own=True)
     except OSError as error:
-        raise ServerUnavailable(f"cannot open {where}: {error.strerror}", hint=_HINT) from error
-    for part in parts:
-        where = os.path.join(where, part)
-        try:
-            inner = opening.open_folder(handle, part, create=create)
-        except FileNotFoundError:
+        if isinstance(error, FileNotFoundError) and error.filename != top:
             return None
-        except OSError as error:
-            raise ServerUnavailable(_why(where, error), hint=_HINT) from error
-        finally:
-            os.close(handle)
-        handle = inner
-        if os.fstat(handle).st_uid != os.geteuid():
-            os.close(handle)
-            raise ServerUnavailable(f"{where} belongs to another user", hint=_HINT)
+        raise ServerUnavailable(_why(error), hint=_HINT) from error
     if create:
         # A checkout or a copy may have opened it to others; whoever can enter it can open the socket.
         os.fchmod(handle, 0o700)
@@ -157,7 +145,8 @@ def _opened(root: str | os.PathLike[str], parts: tuple[str, ...]) -> int:
     return folder
 
 
-def _why(where: str, error: OSError) -> str:
+def _why(error: OSError) -> str:
+    where = error.filename
     # Linux answers ENOTDIR for a symlink where a folder is asked for, others ELOOP.
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         kind = "a symlink" if os.path.islink(where) else "a file"
@@ -170,7 +159,7 @@ def _refuse_symlinks(real: str) -> None:
     for part in SERVER_FOLDER:
         where = os.path.join(where, part)
         if os.path.islink(where):
-            raise ServerUnavailable(_why(where, NotADirectoryError(errno.ENOTDIR, "")), hint=_HINT)
+            raise ServerUnavailable(_why(NotADirectoryError(errno.ENOTDIR, "", where)), hint=_HINT)
 
 
 def _refuse_shared(folder: str) -> None:

@@ -19,7 +19,8 @@ from maestro_state.local.program import SUPERVISOR, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    Root = str | os.PathLike[str]
 
 #: How the names of variables begin that a stack needs: where things are, how to read and tell time, its settings.
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "XDG_", "SSL_CERT_", "PYTHON", "MAESTRO_",
@@ -33,7 +34,7 @@ _POLL_S = 0.5
 _started: list[int] = []
 
 
-def supervisor_alive(root: Path) -> bool:
+def supervisor_alive(root: Root) -> bool:
     """Say whether a supervisor looks after this project."""
     folder = paths.open_folder(root, paths.SERVER_FOLDER, create=False)
     if folder is None:
@@ -44,7 +45,7 @@ def supervisor_alive(root: Path) -> bool:
         os.close(folder)
 
 
-def ensure_supervisor(root: Path) -> bool:
+def ensure_supervisor(root: Root) -> bool:
     """Start the supervisor unless there is one; False when it cannot be started. Does not wait for it."""
     _collect()
     return supervisor_alive(root) or _spawn(root)
@@ -56,7 +57,7 @@ def is_starting() -> bool:
     return bool(_started)
 
 
-def heal(root: Path) -> None:
+def heal(root: Root) -> None:
     """Start a supervisor for a server that has none: it was killed, and with it everything that it looked after.
 
     Reads two locks where all is well. Starts no server, and creates nothing; one that never had a supervisor was
@@ -77,7 +78,7 @@ def heal(root: Path) -> None:
         ensure_supervisor(root)
 
 
-def await_supervisor(root: Path, timeout_s: float = 30.0) -> bool:
+def await_supervisor(root: Root, timeout_s: float = 30.0) -> bool:
     """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
     deadline = time.monotonic() + timeout_s
     if not ensure_supervisor(root):
@@ -110,7 +111,7 @@ def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool]
     return True
 
 
-def _spawn(root: Path) -> bool:
+def _spawn(root: Root) -> bool:
     words = command(SUPERVISOR, root)
     quiet = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -62,7 +62,7 @@ def finish_change(root: Path) -> None:
 
 def open_folder(root: Path, *names: str, create: bool) -> Folder:
     """Open a folder of the project, made as its user makes folders; FileNotFoundError when it is not there."""
-    return Folder.open(str(root)).below(*names, create=create, mode=0o777)
+    return Folder.open(str(root), *names, create=create, mode=0o777)
 
 
 class PlanFiles:

@@ -70,7 +70,9 @@ def open_folder(root: str, path: WorkPath, *, create: bool = False) -> Folder:
         if not is_work_id(part):
             raise InvalidValue(f"'{part[:40]}' is not the id of a work session")
     # `docs/` is the project's: made as its user makes folders. What holds prompts is only its user's.
-    return Folder.open(root).below(*BASE, create=create, mode=0o777).below(*path, create=create)
+    if create:
+        Folder.open(root, *BASE, create=True, mode=0o777).close()
+    return Folder.open(root, *BASE, *path, create=create)
 
 
 def write_record(root: str, path: WorkPath, record: WorkSession) -> None:

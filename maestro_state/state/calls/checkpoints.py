@@ -123,7 +123,7 @@ def _relevant(before: list[RelevantOutput], found: list[RelevantOutput]) -> list
 
 
 def _text_or_none(value: bytes | None) -> str | None:
-    return None if value is None else text(value)
+    return None if value is None else value.decode()
 
 
 def _fields(stored: dict[str, bytes]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def read_progress(terms: Terms, session_id: str) -> Query:
     def read(reply: list[Any]) -> Progress:
         *values, number = reply
         check(f"session {session_id}", number)
-        return Progress(*(None if value is None else text(value) for value in values))
+        return Progress(*map(_text_or_none, values))
 
     return Query(("HMGET", terms.keys.of_session(session_id, "session"), *names), read)
 

@@ -125,16 +125,16 @@ def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
     """Read what includes/summary.lua answers."""
     last_id, state, created_at, last_activity, ttl_ms, user_id, tool, frozen_at, archived_id = summary
     return IndexEntry(
-        last_id=text(last_id),
+        last_id=last_id.decode(),
         id=session_id,
-        state=text(state),
+        state=state.decode(),
         created_ms=int(created_at),
         last_activity_ms=int(last_activity),
         ttl_ms=int(ttl_ms),
-        user_id=text(user_id or b""),
-        tool_active=text(tool) if tool else None,
+        user_id=(user_id or b"").decode(),
+        tool_active=tool.decode() if tool else None,
         frozen_ms=int(frozen_at) if frozen_at else None,
-        archived_id=text(archived_id) if archived_id else None,
+        archived_id=archived_id.decode() if archived_id else None,
     )
 
 

@@ -170,12 +170,12 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
     check(f"session {session_id}", stored.get("schema"))
 
     def words(name: str) -> str | None:
-        return text(stored[name]) if name in stored else None
+        return stored[name].decode() if name in stored else None
 
     def number(name: str) -> int:
         return int(stored.get(name, 0))
 
-    state, last_activity, ttl_ms = text(stored["state"]), number("last_activity"), number("ttl_ms")
+    state, last_activity, ttl_ms = stored["state"].decode(), number("last_activity"), number("ttl_ms")
     frozen_at = iso(number("frozen_at")) if "frozen_at" in stored else None
     return Session(
         id=session_id,
