@@ -26,7 +26,6 @@ class Claims:
     """The owner's side of a run. Every write carries the fence of its claim; LostClaim when that is not the last."""
 
     def __init__(self, server: Server, queue: Queue) -> None:
-        """Take the queue for runs that are to be tried again."""
         self._server = server
         self._queue = queue
         #: Why no worker could be woken when open runs were last recovered; None when none had to be, or all went well.

@@ -30,7 +30,6 @@ class LiveRuns:
     """The runs of a session, from the side that asked for them."""
 
     def __init__(self, server: Server, sessions: Records, queue: Queue, max_output_bytes: int) -> None:
-        """Take the sessions for their references, the queue that wakes workers, and the most that a run may print."""
         self._server = server
         self._sessions = sessions
         self._queue = queue

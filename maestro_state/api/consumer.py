@@ -34,7 +34,6 @@ class Consumer:
     """Consumes a work session and all under it."""
 
     def __init__(self, server: Server, store: WorkStore) -> None:
-        """Take what finds and reads work sessions."""
         self._server = server
         self._store = store
 

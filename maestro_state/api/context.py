@@ -34,7 +34,6 @@ class Context:
     """What runs of a session are sent along."""
 
     def __init__(self, server: Server, sessions: Records, project: Project) -> None:
-        """Take the project for its files."""
         self._server = server
         self._sessions = sessions
         self._project = project

@@ -53,7 +53,6 @@ class Discussions:
     """What can be done with discussions. A reference is an id, its beginning, `latest` or a path."""
 
     def __init__(self, server: Server, project: Project) -> None:
-        """Take the project for its files."""
         self._server = server
         self._project, root = project, project.root
         self._files = DiscussionFiles(root)

@@ -22,7 +22,6 @@ class Parts:
     """Gathers the parts of a run."""
 
     def __init__(self, server: Server, settings: Settings) -> None:
-        """Take the settings for how much of the conversation is handed on."""
         self._server = server
         self._settings = settings
 

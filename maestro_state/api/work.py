@@ -45,7 +45,6 @@ class Work:
     """Work sessions of a project and what was left in them."""
 
     def __init__(self, server: Server, project: Project) -> None:
-        """Take the project for its folder of work sessions."""
         self._server = server
         self._project = project
         self._store = WorkStore(server, project)

@@ -29,7 +29,6 @@ class AsyncLiveRuns:
     """The runs of a session, from the side that asked for them."""
 
     def __init__(self, server: AsyncServer, sessions: AsyncRecords, queue: AsyncQueue, max_output_bytes: int) -> None:
-        """Take the sessions for their references, the queue that wakes workers, and the most that a run may print."""
         self._server = server
         self._sessions = sessions
         self._queue = queue

@@ -142,7 +142,6 @@ class Keyspace:
     """Spell the keys of one namespace."""
 
     def __init__(self, namespace: str) -> None:
-        """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
         self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
         self.quarantine = tuple(f"{namespace}:{{index}}{key.suffix}" for key in QUARANTINE_KEYS)

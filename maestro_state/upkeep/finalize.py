@@ -38,7 +38,6 @@ class Finalizer:
     """Has ended sessions archived."""
 
     def __init__(self, server: Server, places: Places, queue: Queue) -> None:
-        """Take where archives go, and the queue of those who may write them too."""
         self._server = server
         self._places = places
         self._queue = queue

@@ -42,7 +42,6 @@ class WorkStore:
     """Work sessions with all that is under them."""
 
     def __init__(self, server: Server, project: Project) -> None:
-        """Take the project for its folder of work sessions."""
         self._server = server
         self.root = str(project.root)
         self.batch = crumb_ops.BATCH
@@ -180,8 +179,9 @@ class WorkStore:
             self.change(call)
         return self.live(work.id)
 
-    def accepted(self, work: WorkView, after: str | None = None) -> Iterator[Accepted]:
+    def accepted(self, work: WorkView) -> Iterator[Accepted]:
         """Yield a live work session's breadcrumbs in the order they were accepted."""
+        after: str | None = None
         while True:
             page = self._server.fetch(crumb_ops.read_page(self._server.terms, work, after))
             yield from page
