@@ -75,11 +75,9 @@ class BorrowedSequence:
     __slots__ = ("_idle", "_sequence")
 
     def __init__(self, idle: list[CallSequence]) -> None:
-        """Take the idle ones, which it comes back to."""
         self._idle = idle
 
     def __enter__(self) -> CallSequence:
-        """Lend it."""
         try:
             self._sequence = self._idle.pop()
         except IndexError:
@@ -87,5 +85,4 @@ class BorrowedSequence:
         return self._sequence
 
     def __exit__(self, *_: object) -> None:
-        """Take it back."""
         self._idle.append(self._sequence)

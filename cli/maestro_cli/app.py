@@ -77,7 +77,7 @@ class App:
     def _heal(self, maestro: Maestro) -> None:
         """Start a killed supervisor again: whatever the command is, runs must not wait for the next one."""
         from maestro_state.errors import ServerUnavailable
-        from maestro_state.local.embedded import heal
+        from maestro_state.local.embedded.supervision import heal
 
         try:
             heal(maestro.project.path)

@@ -25,7 +25,6 @@ class Follow:
     """The reading side of a session's streams. A follower owns its cursor; the server keeps nothing for it."""
 
     def __init__(self, server: Server, sessions: Records) -> None:
-        """Take the sessions for their references."""
         self._server = server
         self._sessions = sessions
 

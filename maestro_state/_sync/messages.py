@@ -16,7 +16,6 @@ class Messages:
     """The structured conversation of a session."""
 
     def __init__(self, server: Server, sessions: Records) -> None:
-        """Take the sessions for their references."""
         self._server = server
         self._sessions = sessions
 

@@ -25,7 +25,6 @@ class Quarantine:
     """The list of what is damaged."""
 
     def __init__(self, server: Server) -> None:
-        """Take the server whose records it is about."""
         self._server = server
         self._noted: set[str] = set()
 

@@ -16,7 +16,6 @@ class Queue:
     """Wakes workers, and tells how many there are."""
 
     def __init__(self, server: Server, queue_url: str | None, *, is_cluster: bool) -> None:
-        """Take the state server, which is the queue's too unless another address is set."""
         self._server = server
         self._own: Server | None = None
         if queue_url:

@@ -27,7 +27,6 @@ class RunFollower:
     """Follows runs, and recovers those whose worker is gone."""
 
     def __init__(self, server: Server, claims: Claims, sessions: Records) -> None:
-        """Take what recovers runs whose worker is gone, and what knows sessions that only the disk has."""
         self._server = server
         self._claims = claims
         self._sessions = sessions

@@ -30,7 +30,6 @@ class LiveRuns:
     """The runs of a session, from the side that asked for them."""
 
     def __init__(self, server: Server, sessions: Records, queue: Queue, max_output_bytes: int) -> None:
-        """Take the sessions for their references, the queue that wakes workers, and the most that a run may print."""
         self._server = server
         self._sessions = sessions
         self._queue = queue
@@ -85,13 +84,11 @@ class LiveRuns:
 
     def prompt(self, run: Run, ref: str | None = None) -> bytes:
         """Return the prompt of a run, byte for byte."""
-        session_id = self._sessions.resolve(ref)
-        return (self._sessions.source(session_id)).prompt(run)
+        return (self._sessions.source(ref)).prompt(run)
 
     def sent(self, run_id: str, ref: str | None = None) -> Sent:
         """Return what a run was sent of the context: ids and digests."""
-        session_id = self._sessions.resolve(ref)
-        return (self._sessions.source(session_id)).sent_context(ops.check_run_id(run_id))
+        return (self._sessions.source(ref)).sent_context(ops.check_run_id(run_id))
 
     def activity(self, run_id: str, ref: str | None = None) -> Events:
         """Return what a run's agent did so far: calls of its tools, files it changed, tries, refusals."""

@@ -40,7 +40,6 @@ class Live:
     archived = False
 
     def __init__(self, server: Server, session_id: str) -> None:
-        """Name the session."""
         self._server = server
         self.id = session_id
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
@@ -254,11 +253,7 @@ class AsyncMaestro:
             await self.server.close()
 
     async def __aenter__(self) -> Self:
-        """Use as a context manager."""
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -58,7 +58,6 @@ class Archives:
         output_bytes: int,
         can_scan: bool,
     ) -> None:
-        """Take the sessions for their references, the places archives are in, the queue, and what is due when."""
         self._queue = queue
         self._server = server
         self._sessions = sessions

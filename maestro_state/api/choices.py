@@ -59,7 +59,6 @@ class Choices:
     """Finds out what a run uses."""
 
     def __init__(self, server: Server, settings: Settings, project: Project) -> None:
-        """Take the settings for this terminal's own tool, and the checkout's top folder."""
         self._server = server
         self._settings = settings
         self._project = project

@@ -34,7 +34,6 @@ class Consumer:
     """Consumes a work session and all under it."""
 
     def __init__(self, server: Server, store: WorkStore) -> None:
-        """Take what finds and reads work sessions."""
         self._server = server
         self._store = store
 
@@ -177,9 +176,7 @@ class _Consumption:
             self.logs[work.id] = entries[-1].id
             depth = work.depth - self.top.depth
             applied = [entry.data["entry"] for entry in entries if entry.type == "breadcrumb.applied"]
-            queries = [ops.read_one(self.terms, work, entry_id) for entry_id in applied]
-            replies = self._server.connection.calls([query.command for query in queries])
-            found = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+            found = self._server.fetch_all([ops.read_one(self.terms, work, entry_id) for entry_id in applied])
             crumbs = {entry_id: one.breadcrumb for entry_id, one in zip(applied, found, strict=True) if one}
             for entry in entries:
                 crumb = crumbs.get(entry.data.get("entry", ""))

@@ -34,7 +34,6 @@ class Context:
     """What runs of a session are sent along."""
 
     def __init__(self, server: Server, sessions: Records, project: Project) -> None:
-        """Take the project for its files."""
         self._server = server
         self._sessions = sessions
         self._project = project
@@ -117,7 +116,7 @@ class Context:
         """Return an item, removed ones too, with its content."""
         session_id = self._sessions.resolve(ref)
         item = _find(session_id, self._items(session_id), ops.item_id_of(item_id))
-        return item, (self._sessions.source(session_id)).snapshot(item)
+        return item, self._sessions.source(session_id).snapshot(item)
 
     def remove(self, *item_ids: str, ref: str | None = None) -> Items:
         """Take items out of the active list, at most 1000 and all or none of them; they stay in the history."""

@@ -53,7 +53,6 @@ class Discussions:
     """What can be done with discussions. A reference is an id, its beginning, `latest` or a path."""
 
     def __init__(self, server: Server, project: Project) -> None:
-        """Take the project for its files."""
         self._server = server
         self._project, root = project, project.root
         self._files = DiscussionFiles(root)
@@ -154,8 +153,7 @@ class Discussions:
         found: dict[str, ops.Live] = {}
         damaged: dict[str, str] = {}
         try:
-            replies = self._server.connection.calls([query.command for query in queries])
-            read = [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+            read = self._server.fetch_all(queries)
             return {one: state for one, state in zip(ids, read, strict=True) if state}, damaged
         except (ReplyError, NewerFormat, *UNREADABLE):
             for one, query in zip(ids, queries, strict=True):
@@ -318,8 +316,7 @@ class Discussions:
     def _read(self, discussion_id: str, after: int | None) -> tuple[ops.Live | None, Events]:
         terms = self._server.terms
         queries = (ops.read_discussion(terms, discussion_id), ops.events_after(terms, discussion_id, after))
-        replies = self._server.connection.calls([query.command for query in queries])
-        live, events = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        live, events = self._server.fetch_all(queries)
         return live, events
 
     def _from_server(self, discussion_id: str) -> Discussion:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from maestro_state import clock
@@ -59,7 +58,6 @@ class Maestro:
         client: Any = None,
         **settings: Any,
     ) -> None:
-        """Work out where the project, its settings and its server are."""
         opening = Opening.of(project, environment, settings, client)
         self.settings, self.project = opening.settings, opening.project
         self.project.read_rows = lambda: self.places.index_rows()
@@ -209,11 +207,7 @@ class Maestro:
         self.server.close()
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -22,7 +22,6 @@ class Parts:
     """Gathers the parts of a run."""
 
     def __init__(self, server: Server, settings: Settings) -> None:
-        """Take the settings for how much of the conversation is handed on."""
         self._server = server
         self._settings = settings
 
@@ -57,7 +56,5 @@ class Parts:
     def seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, SentList]:
         """Read the context, and the revision that what was read cannot be older than; without what was sent before."""
         terms = self._server.terms
-        queries = (run_ops.revision(terms, session_id), read_items(terms, session_id))
-        replies = self._server.connection.calls([query.command for query in queries])
-        revision, items = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        revision, items = self._server.fetch_all([run_ops.revision(terms, session_id), read_items(terms, session_id)])
         return revision, [item for item in run_ops.sent_items(items) if item.digest not in sent_before]

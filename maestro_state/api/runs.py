@@ -49,7 +49,6 @@ class Runs(LiveRuns):
         project: Project,
         handover: Handover,
     ) -> None:
-        """Take the project for its checkout, and how the workers of this machine are handed an environment."""
         super().__init__(server, sessions, queue, settings.max_output_bytes)
         self.handover = handover
         self._settings = settings

@@ -34,7 +34,6 @@ class Tools:
     """The AI tools there are."""
 
     def __init__(self, server: Server, sessions: Records, project: Project, environment: Mapping[str, str]) -> None:
-        """Take the project for its tools.json."""
         self._server = server
         self._sessions = sessions
         self._project = project

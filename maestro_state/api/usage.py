@@ -24,7 +24,6 @@ class Usage:
     """What was consumed, added up."""
 
     def __init__(self, server: Server, places: Places) -> None:
-        """Take the server and where archives are."""
         self._server = server
         self._places = places
         self._skipped: list[str] = []

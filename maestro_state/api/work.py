@@ -45,7 +45,6 @@ class Work:
     """Work sessions of a project and what was left in them."""
 
     def __init__(self, server: Server, project: Project) -> None:
-        """Take the project for its folder of work sessions."""
         self._server = server
         self._project = project
         self._store = WorkStore(server, project)
@@ -73,7 +72,7 @@ class Work:
         if above:
             self._store.change(ops.add_child(terms, self._server.stamp(), above.id, work_id))
         self._store.change(call)
-        return (self._store.checkpoint(work_id)).record
+        return self._store.checkpoint(work_id).record
 
     def end(self, ref: str, status: str = WorkStatus.COMPLETED, *, children: str = "refuse") -> WorkSession:
         """End a work session for good.
@@ -104,7 +103,7 @@ class Work:
                 continue  # a child was started meanwhile: ask again
             except NotReplicated as error:
                 missing = error
-            ended = (self._store.checkpoint(work.id)).record
+            ended = self._store.checkpoint(work.id).record
             if missing:  # all of them have ended, and are on disk
                 raise missing
             return ended
@@ -120,7 +119,7 @@ class Work:
     def _mark(self, ref: str, status: str) -> WorkSession:
         work_id = self.resolve(ref)
         self._store.change(ops.mark_work(self._server.terms, self._server.stamp(), work_id, status))
-        return (self._store.checkpoint(work_id)).record
+        return self._store.checkpoint(work_id).record
 
     def resolve(self, ref: str = "latest") -> str:
         """Return the id that a full id, its beginning or `latest` means."""

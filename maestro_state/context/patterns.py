@@ -84,13 +84,11 @@ class Glob:
     """A glob as a shell has it: a name that starts with a dot must be asked for. `**` is any number of folders."""
 
     def __init__(self, pattern: str) -> None:
-        """Compile it."""
         # Below a folder of its own, or a single name would fit at any depth.
         self._rule = _rule(f"top/{pattern}")
         self._takes_hidden = any(name.startswith(".") for name in pattern.split("/"))
 
     def fits(self, path: str) -> bool:
-        """Tell whether a whole path fits."""
         if self._rule is None or not self._rule.fits(f"top/{path}"):
             return False
         return self._takes_hidden or not any(name.startswith(".") for name in path.split("/"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused, WorkFailed
@@ -42,7 +41,6 @@ class Tree:
     """The project's folder, opened once."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Open the root."""
         self.root = os.path.realpath(root)
         self._fd = open_top(self.root)
         self._folders: dict[str, int] = {}
@@ -137,13 +135,9 @@ class Tree:
         os.close(self._fd)
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -35,7 +35,6 @@ class ItemNotFound(NotFound):
     code = "item_not_found"
 
     def __init__(self, session_id: str, item_id: str) -> None:
-        """Say where it was looked for."""
         super().__init__(
             f"session {session_id} has no context item '{item_id[:40]}'", hint="maestro context list --all"
         )
@@ -68,7 +67,6 @@ class NoTool(NotFound):
     code = "no_tool"
 
     def __init__(self, session_id: str) -> None:
-        """Point to both ways of choosing one."""
         super().__init__(
             f"session {session_id} has no tool chosen", hint="maestro use TOOL, or maestro run --tool TOOL"
         )
@@ -80,7 +78,6 @@ class RunNotFound(NotFound):
     code = "run_not_found"
 
     def __init__(self, session_id: str, run_id: str) -> None:
-        """Say where it was looked for."""
         super().__init__(f"session {session_id} has no run '{run_id[:40]}'", hint="maestro runs")
         self.run_id = run_id
 
@@ -91,7 +88,6 @@ class RemovedByCleanup(NotFound):
     code = "removed_by_cleanup"
 
     def __init__(self, what: str, removed_at: str) -> None:
-        """Say when it was removed."""
         super().__init__(f"{what} was removed by cleanup on {removed_at}", hint="maestro runs shows what is left")
         self.removed_at = removed_at
 
@@ -108,7 +104,6 @@ class RunIsOver(Refused):
     code = "run_is_over"
 
     def __init__(self, session_id: str, run_id: str, status: str) -> None:
-        """Say how it ended."""
         super().__init__(f"run {run_id} of {session_id} is not open; its status is {status}", hint="maestro runs")
         self.run_id, self.status = run_id, status
 
@@ -119,7 +114,6 @@ class RunsOpen(Refused):
     code = "runs_open"
 
     def __init__(self, session_id: str) -> None:
-        """Offer to wait or to cancel."""
         super().__init__(
             f"session {session_id} is executando: a run is still open",
             hint="maestro session end --wait, or --cancel",
@@ -138,7 +132,6 @@ class OutputLost(WorkFailed):
     code = "output_lost"
 
     def __init__(self, session_id: str, run_id: str, size: int) -> None:
-        """Say how much is left."""
         super().__init__(f"run {run_id} of {session_id}: the server lost its output after the first {size} bytes")
         self.run_id, self.size = run_id, size
 
@@ -155,7 +148,6 @@ class RunFailed(WorkFailed):
     code = "run_failed"
 
     def __init__(self, run_id: str, status: str, reason: str | None) -> None:
-        """Say how it ended, and why."""
         super().__init__(
             f"run {run_id} ended as {status}" + (f": {reason}" if reason and reason != status else ""),
             hint=f"maestro show {run_id} --meta",

@@ -29,7 +29,6 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
     def __init__(self, ref: str, *, hint: str | None = None) -> None:
-        """Name the reference as the user gave it."""
         super().__init__(f"no session '{ref}'", hint=hint or "maestro session list --all")
         self.ref = ref
 
@@ -40,7 +39,6 @@ class NoProject(NotFound):
     code = "no_project"
 
     def __init__(self, folder: str) -> None:
-        """Say where, and how to begin one."""
         super().__init__(f"there is no project in {folder}", hint="maestro session start NAME begins one")
 
 
@@ -50,7 +48,6 @@ class NoActiveSession(NotFound):
     code = "no_active_session"
 
     def __init__(self) -> None:
-        """Point to both ways of getting one."""
         super().__init__(hint="maestro session start NAME, or maestro session switch REF")
 
 
@@ -60,7 +57,6 @@ class InvalidTransition(Refused):
     code = "invalid_transition"
 
     def __init__(self, session_id: str, state: str, action: str) -> None:
-        """Say the present state and the way on."""
         super().__init__(
             f"session {session_id} is {state}; {action} is not possible any more",
             hint=f"maestro session start NAME, or maestro session fork {session_id} NEW",

@@ -11,7 +11,6 @@ class WorkSessionNotFound(NotFound):
     code = "work_session_not_found"
 
     def __init__(self, ref: str) -> None:
-        """Name the reference as the user gave it."""
         super().__init__(f"no work session '{ref[:80]}'", hint="maestro wsession list")
         self.ref = ref
 
@@ -22,7 +21,6 @@ class WorkSessionClosed(Refused):
     code = "work_session_closed"
 
     def __init__(self, work_id: str, status: str, action: str) -> None:
-        """Say the present status and the way on."""
         super().__init__(
             f"work session {work_id} is {status}; {action} is not possible", hint="maestro wsession start TYPE"
         )
@@ -35,7 +33,6 @@ class OpenChildren(Refused):
     code = "open_children"
 
     def __init__(self, work_id: str, children: list[str]) -> None:
-        """Name the children and both ways on."""
         shown = ", ".join(children[:4]) + (" …" if len(children) > 4 else "")
         super().__init__(
             f"work session {work_id} has {len(children)} open children: {shown}",
@@ -50,7 +47,6 @@ class DiscussionNotFound(NotFound):
     code = "discussion_not_found"
 
     def __init__(self, ref: str) -> None:
-        """Name the reference as the user gave it."""
         super().__init__(f"no discussion '{ref[:80]}'", hint="maestro discuss list")
 
 
@@ -60,7 +56,6 @@ class NoOpenDiscussion(NotFound):
     code = "no_open_discussion"
 
     def __init__(self) -> None:
-        """Point to both ways of getting one."""
         super().__init__(hint="maestro discuss start, or --discussion REF")
 
 
@@ -70,7 +65,6 @@ class DiscussionClosed(Refused):
     code = "discussion_closed"
 
     def __init__(self, discussion_id: str) -> None:
-        """Say what can still be done with it."""
         super().__init__(
             f"discussion {discussion_id} is closed: it has its final JSON",
             hint=f"maestro discuss replay {discussion_id}, or maestro discuss start",
@@ -83,7 +77,6 @@ class DiscussionOpen(Refused):
     code = "no_final_json"
 
     def __init__(self, discussion_id: str) -> None:
-        """Say how it gets one."""
         super().__init__(
             f"discussion {discussion_id} has no final_json yet, so there is nothing to replay",
             hint=f"maestro discuss done --discussion {discussion_id} FILE",

@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 from maestro_state.errors import FileCorrupt, WorkFailed
@@ -124,12 +123,12 @@ class Folder:
         with os.scandir(self._fd) as entries:
             return {entry.name: _kind(entry) for entry in entries}
 
-    def open_own(self, name: str, *, mode: int = 0o600) -> tuple[int, int]:
+    def open_own(self, name: str) -> tuple[int, int]:
         """Open a file to be written from its beginning, made if it is not there; return its descriptor, which can be
         read by too, and its size. FileExistsError when it is no file, or has a second name: it may not be changed then.
         """
         _check(name)
-        descriptor = opening.open_file(self._fd, name, os.O_RDWR | os.O_CREAT, mode)
+        descriptor = opening.open_file(self._fd, name, os.O_RDWR | os.O_CREAT)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             os.close(descriptor)
@@ -262,13 +261,9 @@ class Folder:
             self._fd = -1
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -84,14 +84,14 @@ def open_name(folder: int, name: str) -> int:
     return os.open(name, (NAME_ONLY or 0) | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
 
 
-def open_own_file(folder: int, name: str, flags: int, mode: int = 0o600) -> tuple[int, int]:
+def open_own_file(folder: int, name: str, flags: int) -> tuple[int, int]:
     """Open a regular file of this user's own that has no other name; return its descriptor and its size.
 
     Never changes what it refuses: O_TRUNC is not for here. Raises PermissionError with the reason for what is no such
     file.
     """
     try:
-        descriptor = open_file(folder, name, flags, mode)
+        descriptor = open_file(folder, name, flags)
     except OSError as error:
         if error.errno in _OTHER_KINDS:
             raise PermissionError(errno.EPERM, _OTHER_KINDS[error.errno]) from error

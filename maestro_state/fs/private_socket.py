@@ -49,8 +49,8 @@ def listen(folder: int, name: str, *, backlog: int = 64) -> socket:
     return listener
 
 
-def connect(folder: int, name: str, *, uid: int | None = None, timeout_s: float | None = None) -> socket:
-    """Return a socket connected to what listens as `name` in an open folder, if that is `uid`'s (this user's).
+def connect(folder: int, name: str, *, timeout_s: float | None = None) -> socket:
+    """Return a socket connected to what listens as `name` in an open folder, if that is this user's.
 
     The timeout stays on the socket. Raises FileNotFoundError or ConnectionRefusedError when nobody listens,
     PermissionError for a link, another kind of file or another user's, else OSError.
@@ -60,16 +60,16 @@ def connect(folder: int, name: str, *, uid: int | None = None, timeout_s: float 
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         line.settimeout(timeout_s)
-        connect_line(line, folder, name, uid=uid)
+        connect_line(line, folder, name)
     except BaseException:
         line.close()
         raise
     return line
 
 
-def connect_line(line: _socket.socket, folder: int, name: str, *, uid: int | None = None) -> None:
+def connect_line(line: _socket.socket, folder: int, name: str) -> None:
     """Connect a socket that the caller made, as `connect` does."""
-    uid = os.geteuid() if uid is None else uid
+    uid = os.geteuid()
     if NAME_ONLY is None:  # then the name is looked at and connected to
         _check_socket(os.stat(name, dir_fd=folder, follow_symlinks=False), uid)
         line.connect(_inside(folder, name))

@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 from collections.abc import Generator, Iterator
-from types import TracebackType
 from typing import Self
 
 from maestro_state.errors import ArchiveFailed, WorkFailed
@@ -33,7 +32,6 @@ class Tree:
     """One folder with everything below it."""
 
     def __init__(self, root: Folder) -> None:
-        """Own the root's handle."""
         self.root = root
         self._open: dict[str, Folder] = {}
         self._view: memoryview | None = None
@@ -224,13 +222,9 @@ class Tree:
         self.root.close()
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -28,7 +28,6 @@ class AsyncArchived:
     archived = True
 
     def __init__(self, archive: ArchivedSession) -> None:
-        """Take the session on disk."""
         self._archive = archive
         self.id = archive.id
 

@@ -25,7 +25,6 @@ class AsyncClaims:
     """The owner's side of a run. Every write carries the fence of its claim; LostClaim when that is not the last."""
 
     def __init__(self, server: AsyncServer, queue: AsyncQueue) -> None:
-        """Take the queue for runs that are to be tried again."""
         self._server = server
         self._queue = queue
         #: Why no worker could be woken when open runs were last recovered; None when none had to be, or all went well.
@@ -56,10 +55,8 @@ class AsyncClaims:
 
     async def over(self, names: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return those of some runs, by session and run, that are over or gone."""
-        asked = [ops.read_status(self._server.terms, *name) for name in names]
-        found = await self._server.connection.calls([query.command for query in asked])
-        pairs = zip(names, asked, found, strict=True)
-        return [name for name, query, reply in pairs if query.read(reply) not in OPEN]
+        found = await self._server.fetch_all([ops.read_status(self._server.terms, *name) for name in names])
+        return [name for name, status in zip(names, found, strict=True) if status not in OPEN]
 
     async def contents(self, claim: Claim) -> list[bytes]:
         """Read the prompt, then each item that is sent, in order."""

@@ -24,7 +24,6 @@ class AsyncFollow:
     """The reading side of a session's streams. A follower owns its cursor; the server keeps nothing for it."""
 
     def __init__(self, server: AsyncServer, sessions: AsyncRecords) -> None:
-        """Take the sessions for their references."""
         self._server = server
         self._sessions = sessions
 

@@ -15,7 +15,6 @@ class AsyncMessages:
     """The structured conversation of a session."""
 
     def __init__(self, server: AsyncServer, sessions: AsyncRecords) -> None:
-        """Take the sessions for their references."""
         self._server = server
         self._sessions = sessions
 

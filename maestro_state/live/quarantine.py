@@ -24,7 +24,6 @@ class AsyncQuarantine:
     """The list of what is damaged."""
 
     def __init__(self, server: AsyncServer) -> None:
-        """Take the server whose records it is about."""
         self._server = server
         self._noted: set[str] = set()
 

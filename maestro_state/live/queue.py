@@ -15,7 +15,6 @@ class AsyncQueue:
     """Wakes workers, and tells how many there are."""
 
     def __init__(self, server: AsyncServer, queue_url: str | None, *, is_cluster: bool) -> None:
-        """Take the state server, which is the queue's too unless another address is set."""
         self._server = server
         self._own: AsyncServer | None = None
         if queue_url:

@@ -26,7 +26,6 @@ class AsyncRunFollower:
     """Follows runs, and recovers those whose worker is gone."""
 
     def __init__(self, server: AsyncServer, claims: AsyncClaims, sessions: AsyncRecords) -> None:
-        """Take what recovers runs whose worker is gone, and what knows sessions that only the disk has."""
         self._server = server
         self._claims = claims
         self._sessions = sessions

@@ -122,6 +122,11 @@ class AsyncServer:
             raise damage(error, _key_of(query)) from error
         return query.read(await self.connection.call(*query.command))
 
+    async def fetch_all(self, queries: Sequence[Query]) -> list[Any]:
+        """Run plain reads in one write (on a cluster one by one); return what each of them found."""
+        replies = await self.connection.calls([query.command for query in queries])
+        return [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+
     async def fetch_shown(self, query: Query) -> Any:
         """Run a read of something as it is shown and as it is recorded; owners that are silent count as gone.
 

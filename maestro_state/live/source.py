@@ -39,7 +39,6 @@ class AsyncLive:
     archived = False
 
     def __init__(self, server: AsyncServer, session_id: str) -> None:
-        """Name the session."""
         self._server = server
         self.id = session_id
 

@@ -18,7 +18,6 @@ class Unpacked:
     """Puts messages together from whatever pieces they come in."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[list[bytes]]:

@@ -39,7 +39,6 @@ class Handover:
     """Finds who carries out runs on this machine, for one server and namespace."""
 
     def __init__(self, address: Address, namespace: str, root: str) -> None:
-        """Take the server, and the project whose stack is to be waited for while it starts."""
         self._address = address
         self._namespace = namespace
         self._root = root

@@ -57,7 +57,6 @@ class Logger:
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
-        """Name the part of the program that speaks."""
         self._name = name
 
     def _log(self, level: int, event: str, /, **values: Any) -> None:

@@ -36,7 +36,6 @@ class Stack:
     """The embedded server; a server of somebody else's is asked about, never stopped."""
 
     def __init__(self, root: Path, redis_url: str | None, namespace: str = "maestro") -> None:
-        """Take the project's root, and the address of the other server if one is set."""
         self._namespace = namespace
         self._root = root
         self._redis_url = redis_url

@@ -28,7 +28,6 @@ Clean = Callable[[str], str]
 
 
 def unchanged(text: str) -> str:
-    """Return a text as it is."""
     return text
 
 
@@ -78,7 +77,6 @@ class JsonExport:
     """Everything there is, in one JSON object."""
 
     def __init__(self, file: BinaryIO, people: People, clean: Clean = unchanged) -> None:
-        """Take the file to write to, who did what, and what is done to every text before."""
         self._file = file
         self._people = people
         self._clean = clean

@@ -71,7 +71,6 @@ class Mailbox:
     """The mailbox of one work session, as one consumer sees it."""
 
     def __init__(self, root: str, path: WorkPath, *, limit: int) -> None:
-        """Take the project's root, the work session's place in it and the largest file that is read."""
         self.path = path
         self._root = root
         self._limit = limit

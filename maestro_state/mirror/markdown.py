@@ -31,7 +31,6 @@ class MarkdownExport:
     """The session as a page to read."""
 
     def __init__(self, file: BinaryIO, people: People, clean: Clean = unchanged) -> None:
-        """Take the file to write to, who did what, and what is done to every text before."""
         self._file = file
         self._people = people
         self._clean = clean
@@ -144,7 +143,6 @@ class MarkdownExport:
         self._line(f"*Removed by cleanup on {self._plain(removed_at)}.*\n")
 
     def end_run(self, damage: list[str]) -> None:
-        """Say what of the run is damaged."""
         for reason in damage:
             self._line(f"> **Note:** {self._plain(reason)}\n")
 

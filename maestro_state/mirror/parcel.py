@@ -91,7 +91,6 @@ class Arrival:
     """An archive as it comes in, part by part, into a generation that is put in place only when all of it fits."""
 
     def __init__(self, generation: Generation) -> None:
-        """Take the generation to fill."""
         self._generation = generation
         self._head = bytearray()
         self._manifest: layout.Manifest | None = None

@@ -16,7 +16,6 @@ class Places:
     """The homes this program may write to and read from."""
 
     def __init__(self, project: Project, archive_root: str | None) -> None:
-        """Take this checkout, and the team's root if there is one."""
         self.project = project
         self._root = archive_root
         self.own = self._team(project.path) if self._root else Home.of_project(project)

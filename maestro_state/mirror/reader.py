@@ -69,7 +69,6 @@ class ArchivedSession:
         return f"{self._home.path_of(self.id)}/{path}"
 
     def record(self) -> Session:
-        """Return the session record."""
         with self._tree() as tree:
             return self._session(tree)
 

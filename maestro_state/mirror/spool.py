@@ -10,7 +10,6 @@ import codecs
 import re
 import tempfile
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Protocol, Self
 
 _PIECE_BYTES = 1 << 20
@@ -99,13 +98,9 @@ class Spool:
         self._file.close()
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -15,7 +15,6 @@ class Staged:
     """One such tree."""
 
     def __init__(self, sessions: Folder, name: str, folders: Collection[str] = ()) -> None:
-        """Make it, with some folders in it."""
         self.name = name
         self._sessions = sessions
         with sessions.child(STAGING, create=True) as staging:

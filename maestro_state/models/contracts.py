@@ -75,7 +75,6 @@ class InvalidOperations(InvalidValue):
     code = "invalid_operations"
 
     def __init__(self, problems: list[str]) -> None:
-        """Name the first problem and how many more there are."""
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}", hint="maestro discuss done FILE with the corrected JSON")
         self.problems = problems

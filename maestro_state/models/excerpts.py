@@ -12,7 +12,6 @@ class Excerpt:
     """A text that comes in pieces, of which only what a message keeps is held."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._head = b""
         self._tail = b""
         self.size = 0

@@ -61,7 +61,6 @@ class MissingEntities(NotApplicable):
     """The operations fit but for what they refer to; every such thing is named."""
 
     def __init__(self, missing: Sequence[Missing]) -> None:
-        """Name each of them."""
         super().__init__("; ".join(map(str, missing)))
         self.missing = tuple(missing)
 

@@ -132,7 +132,6 @@ class SessionList(list[SessionSummary]):
     """Rows of `session list`, and how many archived ones were left out because they are older."""
 
     def __init__(self, rows: Iterable[SessionSummary] = (), *, older: int = 0) -> None:
-        """Take the rows."""
         super().__init__(rows)
         self.older = older
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from maestro_state.net.faults import Fault, ReplyError
-from maestro_state.net.retry import Caller, RetryPolicy, block_limit_s, first_passing
+from maestro_state.net.retry import Caller, RetryPolicy, block_limit_s
 from maestro_state.net.threads import in_thread
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class AsyncCalls(Caller):
                 fault = broken
                 continue
             self._known = True
-            fault = first_passing(replies)
+            fault = self._passing(replies)
             if fault is None:
-                return self._checked(replies)
+                return replies
 
     async def _try(self, commands: Sequence[Command], limit_s: float | None, together: Any) -> list[Any]:
         """Make one try: OSError or ReplyError for what may pass. With `limit_s` apart from all other calls; those

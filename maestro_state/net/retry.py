@@ -92,17 +92,13 @@ class Caller:
     def _after(self, fault: Fault) -> None:
         """Take note of a fault before it is decided what follows."""
 
-    def _checked(self, replies: list[Any]) -> list[Any]:
-        """Return replies, or raise the first error among them."""
-        for reply in replies:
-            if type(reply) is ReplyError:
-                raise refusal(reply, self._where)
-        return replies
-
-
-def first_passing(replies: Sequence[Any]) -> ReplyError | None:
-    """Return the first reply that would be another one later."""
-    return next((reply for reply in replies if type(reply) is ReplyError and is_passing(reply)), None)
+    def _passing(self, replies: Sequence[Any]) -> ReplyError | None:
+        """Return the first reply that would be another one later; raise the first error, if there is no such reply."""
+        errors = [reply for reply in replies if type(reply) is ReplyError]
+        passing = next(filter(is_passing, errors), None)
+        if errors and passing is None:
+            raise refusal(errors[0], self._where)
+        return passing
 
 
 def block_limit_s(block_ms: int) -> float:

@@ -113,17 +113,17 @@ class Connection(Calls):
                 link.close()
 
     def _ask(self, idle: list[Link], command: Command, limit_s: float | None) -> Any:
-        """Make the first try on a socket that is there, with as little around it as can be; nearly all end here."""
+        """Make the first try with as little around it as can be; nearly all end here."""
         packed = pack_command(command)
         try:
-            link = idle.pop()
-        except IndexError:
-            return self._retried([command], limit_s)[0]
-        try:
+            try:
+                link = idle.pop()
+            except IndexError:
+                link = self._open()
             if limit_s is not None:
                 link.limit(limit_s)
             reply = link.ask(packed)
-        except OSError as fault:
+        except (OSError, ReplyError) as fault:
             return self._retried([command], limit_s, fault=fault)[0]
         self._keep(idle, link)
         if type(reply) is ReplyError:

@@ -36,7 +36,6 @@ class Link:
     __slots__ = ("_feed", "_gets", "_recv", "_sendall", "_socket", "_timeout_s")
 
     def __init__(self, connected: socket.socket, timeout_s: float) -> None:
-        """Take over a connected socket."""
         reader = Reader(replyError=ReplyError)
         self._socket = connected
         self._feed = reader.feed

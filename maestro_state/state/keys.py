@@ -142,15 +142,17 @@ class Keyspace:
     """Spell the keys of one namespace."""
 
     def __init__(self, namespace: str) -> None:
-        """Take the prefix that keeps two installations on one server apart."""
         self.namespace = namespace
-        self.index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in INDEX_KEYS)
-        self.quarantine = tuple(f"{namespace}:{{index}}{key.suffix}" for key in QUARANTINE_KEYS)
-        self.discussion_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in DISCUSSION_INDEX_KEYS)
+        self.index = self._tagged("index", INDEX_KEYS)
+        self.quarantine = self._tagged("index", QUARANTINE_KEYS)
+        self.discussion_index = self._tagged("index", DISCUSSION_INDEX_KEYS)
+        self.work_index = self._tagged("index", WORK_INDEX_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.followed = lru_cache(maxsize=64)(self._followed)
         self.work = lru_cache(maxsize=1024)(self._work)
-        self.work_index = tuple(f"{namespace}:{{index}}{key.suffix}" for key in WORK_INDEX_KEYS)
+
+    def _tagged(self, tag: str, keys: tuple[Key, ...]) -> tuple[str, ...]:
+        return tuple(f"{self.namespace}:{{{tag}}}{key.suffix}" for key in keys)
 
     def patterns(self) -> tuple[str, ...]:
         """Return what matches every key of this namespace and no other's, as a server's access list writes it."""
@@ -191,8 +193,7 @@ class Keyspace:
 
     def _session(self, session_id: str) -> tuple[str, ...]:
         """Return all keys of a session, in table order."""
-        tag = f"{self.namespace}:{{{session_id}}}"
-        return tuple(tag + key.suffix for key in SESSION_KEYS)
+        return self._tagged(session_id, SESSION_KEYS)
 
     def of_session(self, session_id: str, name: str) -> str:
         """Return one key of a session by its name in the table."""
@@ -209,7 +210,7 @@ class Keyspace:
 
     def lease(self, task: str) -> tuple[str, ...]:
         """Return the key that says who does something for the team."""
-        return tuple(f"{self.namespace}:{{{task}}}{key.suffix}" for key in LEASE_KEYS)
+        return self._tagged(task, LEASE_KEYS)
 
     def of_index(self, name: str) -> str:
         """Return one key of the index by its name in the table."""
@@ -217,8 +218,7 @@ class Keyspace:
 
     def discussion(self, discussion_id: str) -> tuple[str, ...]:
         """Return all keys of a discussion, in table order."""
-        tag = f"{self.namespace}:{{{discussion_id}}}"
-        return tuple(tag + key.suffix for key in DISCUSSION_KEYS)
+        return self._tagged(discussion_id, DISCUSSION_KEYS)
 
     def _followed(self, session_id: str) -> tuple[str, ...]:
         """Return the streams a follower of this session reads."""
@@ -235,12 +235,11 @@ class Keyspace:
 
     def parcel(self, token: str) -> tuple[str, ...]:
         """Return the keys of a parcel."""
-        return tuple(f"{self.namespace}:{{{token}}}{key.suffix}" for key in PARCEL_KEYS)
+        return self._tagged(token, PARCEL_KEYS)
 
     def _work(self, work_id: str) -> tuple[str, ...]:
         """Return all keys of a work session, in table order."""
-        tag = f"{self.namespace}:{{{work_id}}}"
-        return tuple(tag + key.suffix for key in WORK_KEYS)
+        return self._tagged(work_id, WORK_KEYS)
 
     def of_work(self, work_id: str, name: str) -> str:
         """Return one key of a work session by its name in the table."""

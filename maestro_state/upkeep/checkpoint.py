@@ -49,7 +49,6 @@ class Checkpoints:
     """Writes sessions to their archives."""
 
     def __init__(self, server: Server, places: Places) -> None:
-        """Take the server to read from and the places to write to."""
         self._server = server
         self._places = places
 

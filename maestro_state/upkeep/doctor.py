@@ -28,7 +28,6 @@ class Health:
     """The checks, each with what to do about it."""
 
     def __init__(self, server: Server, queue: Queue, project: Project, settings: Settings) -> None:
-        """Take what there is to check."""
         self._server = server
         self._queue = queue
         self._project = project

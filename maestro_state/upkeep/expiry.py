@@ -30,7 +30,6 @@ class Expiry:
     """Freezes sessions whose time is over."""
 
     def __init__(self, server: Server, places: Places) -> None:
-        """Take where sessions are, and where they are archived."""
         self._server = server
         self._places = places
 

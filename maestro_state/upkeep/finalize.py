@@ -17,6 +17,7 @@ from maestro_state.mirror.places import Places
 from maestro_state.mirror.view import open_view
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls.checkpoints import Progress
+from maestro_state.state.scripts import Query
 from maestro_state.upkeep.checkpoint import Checkpoints
 
 #: Seconds a job may wait to be taken before its asker does the work; workers that are busy with runs take none.
@@ -38,7 +39,6 @@ class Finalizer:
     """Has ended sessions archived."""
 
     def __init__(self, server: Server, places: Places, queue: Queue) -> None:
-        """Take where archives go, and the queue of those who may write them too."""
         self._server = server
         self._places = places
         self._queue = queue
@@ -57,12 +57,13 @@ class Finalizer:
         Where this checkout is the session's own it has a copy too, wherever else the worker wrote one. Raises
         ArchiveFailed when nobody can write it: the server keeps the session.
         """
-        progress = self._progress(session_id)
+        query = archiving.read_progress(self._server.terms, session_id)
+        progress: Progress = self._server.fetch(query)
         home = self._reachable(session_id, progress)
         if self._has_workers() and self.hand_over(session_id):
             if told:
                 told("a worker archives it")
-            progress = self._wait(session_id, can_do_it=home is not None)
+            progress = self._wait(session_id, query, can_do_it=home is not None)
         if home is None:
             if not progress.is_done:
                 raise _nobody(session_id, progress)
@@ -70,10 +71,6 @@ class Finalizer:
             if told:
                 told("archiving")
             Checkpoints(self._server, self._places).checkpoint(session_id)
-
-    def _progress(self, session_id: str) -> Progress:
-        found: Progress = self._server.fetch(archiving.read_progress(self._server.terms, session_id))
-        return found
 
     def _reachable(self, session_id: str, progress: Progress) -> Home | None:
         try:
@@ -87,18 +84,20 @@ class Finalizer:
         except MaestroError:
             return False  # no queue, or none that can be reached: nothing is lost by that
 
-    def _wait(self, session_id: str, *, can_do_it: bool) -> Progress:
+    def _wait(self, session_id: str, query: Query, *, can_do_it: bool) -> Progress:
         """Poll until it is archived, or waiting makes no more sense."""
         started, pause_s = time.monotonic(), _POLL_S
         while True:
             time.sleep(pause_s)
-            progress = self._progress(session_id)
+            progress: Progress = self._server.fetch(query)
             waited = time.monotonic() - started
             if progress.is_done or waited >= (TAKEN_S if can_do_it else ELSEWHERE_S):
                 return progress
             if can_do_it and (progress.waits or (waited >= UNTAKEN_S and not self._is_under_way(session_id))):
-                return self._progress(session_id)  # it may just have been done
+                break
             pause_s = min(pause_s * 2, _POLL_MAX_S)
+        last: Progress = self._server.fetch(query)  # it may just have been done
+        return last
 
     def _is_under_way(self, session_id: str) -> bool:
         """Tell whether a worker is at it: not one that has not begun, nor one that has given up."""

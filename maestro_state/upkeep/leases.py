@@ -20,7 +20,6 @@ class Schedule:
     """One scheduler among others."""
 
     def __init__(self, server: Server) -> None:
-        """Take a name nobody else has."""
         self._server = server
         self._holder = f"{os.uname().nodename}:{os.getpid()}:{new_idempotency_key()}"
 

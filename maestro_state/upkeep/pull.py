@@ -65,7 +65,6 @@ class Pull:
     """Both ends of the way: who asks for an archive, and who sends it."""
 
     def __init__(self, server: Server, places: Places, queue: Queue) -> None:
-        """Take where archives are, here, and the queue of those who may have others."""
         self._server = server
         self._places = places
         self._queue = queue

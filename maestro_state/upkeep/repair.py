@@ -20,7 +20,6 @@ class Repair:
     """Repairs what is in quarantine."""
 
     def __init__(self, server: Server, places: Places) -> None:
-        """Take the server whose records they are, and where sessions are archived."""
         self._server = server
         self._places = places
         self._quarantine = Quarantine(server)

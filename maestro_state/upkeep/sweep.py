@@ -150,7 +150,7 @@ class Sweep:
         now_ms: int = self._server.fetch(archiving.read_time())
         if now_ms - self._renewed_ms > leases.LEASE_MS[leases.SWEEP] // 5:
             call = leases.take_lease(self._server.terms, leases.SWEEP, self._holder, now_ms, lease.fence or "0")
-            if (self._server.run(call)).fence is None:
+            if self._server.run(call).fence is None:
                 raise _LeaseLostError
             self._renewed_ms = now_ms
         return now_ms
@@ -225,7 +225,7 @@ class Sweep:
     def _written(self, report: SweepReport, session_id: str) -> str | None:
         """Write one session to disk; return its state, or None with the reason in the report."""
         try:
-            return (self._checkpoints.checkpoint(session_id)).state
+            return self._checkpoints.checkpoint(session_id).state
         except SessionNotFound:
             self._server.run(index_ops.forget_session(self._server.terms, session_id))
         except NotReplicated as error:  # it is on disk; the others must be too, now more than ever

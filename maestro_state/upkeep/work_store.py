@@ -42,7 +42,6 @@ class WorkStore:
     """Work sessions with all that is under them."""
 
     def __init__(self, server: Server, project: Project) -> None:
-        """Take the project for its folder of work sessions."""
         self._server = server
         self.root = str(project.root)
         self.batch = crumb_ops.BATCH
@@ -83,16 +82,13 @@ class WorkStore:
 
     def read_live(self, ids: list[str]) -> list[WorkView]:
         """Read work sessions from the server in one round trip; those it does not have are left out."""
-        queries = [ops.read_work(self._server.terms, one) for one in ids]
-        replies = self._server.connection.calls([query.command for query in queries])
-        found = (query.read(reply) for query, reply in zip(queries, replies, strict=True))
+        found = self._server.fetch_all([ops.read_work(self._server.terms, one) for one in ids])
         return [work for work in found if work is not None]
 
     def totals(self, ids: list[str]) -> dict[str, Mapping[str, int]]:
         """Read the sums of live work sessions in one round trip."""
-        queries = [crumb_ops.read_totals(self._server.terms, one) for one in ids]
-        replies = self._server.connection.calls([query.command for query in queries])
-        return {one: query.read(reply) for one, query, reply in zip(ids, queries, replies, strict=True)}
+        found = self._server.fetch_all([crumb_ops.read_totals(self._server.terms, one) for one in ids])
+        return dict(zip(ids, found, strict=True))
 
     def live(self, work_id: str) -> WorkView:
         """Read a work session that must be on the server."""
@@ -141,11 +137,10 @@ class WorkStore:
         for _ in range(DEPTH_MAX):
             if not level:
                 break
-            queries = [ops.read_children(self._server.terms, work.id) for work in level]
-            replies = self._server.connection.calls([query.command for query in queries])
+            found = self._server.fetch_all([ops.read_children(self._server.terms, work.id) for work in level])
             wanted: dict[str, WorkPath] = {}
-            for work, query, reply in zip(level, queries, replies, strict=True):
-                for child in {*query.read(reply), *layout.child_folders(self.root, work.path)} - known:
+            for work, children in zip(level, found, strict=True):
+                for child in {*children, *layout.child_folders(self.root, work.path)} - known:
                     wanted[child] = (*work.path, child)
             live = {work.id: work for work in self.read_live(sorted(wanted))}
             level = []
@@ -180,8 +175,9 @@ class WorkStore:
             self.change(call)
         return self.live(work.id)
 
-    def accepted(self, work: WorkView, after: str | None = None) -> Iterator[Accepted]:
+    def accepted(self, work: WorkView) -> Iterator[Accepted]:
         """Yield a live work session's breadcrumbs in the order they were accepted."""
+        after: str | None = None
         while True:
             page = self._server.fetch(crumb_ops.read_page(self._server.terms, work, after))
             yield from page

@@ -23,7 +23,6 @@ class Requeue:
     """Jobs that this worker could not do, for later. Forgotten with the worker: the sweep knows them."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._waiting: list[tuple[float, str, int]] = []
 
     def later(self, session_id: str, attempt: int) -> bool:

@@ -75,7 +75,6 @@ class Scheduler:
     """One scheduler of a team."""
 
     def __init__(self, open_maestro: Callable[[], Maestro], work: Work, stopping: threading.Event) -> None:
-        """Take how to reach the server, what to do there, and what says that it is time to stop."""
         self._open = open_maestro
         self._work = work
         self._stopping = stopping
@@ -159,11 +158,8 @@ def the_work(*, cleans: bool) -> Work:
     return Work(one_pass, cleanup)
 
 
-def run_scheduler(project: str, *, cleans: bool = True) -> int:
-    """Be a scheduler until told to stop by SIGTERM or SIGINT. Returns the exit status.
-
-    Without `cleans` only MAESTRO_CLEANUP=on makes it clean up.
-    """
+def run_scheduler(project: str) -> int:
+    """Be a scheduler until told to stop by SIGTERM or SIGINT. Returns the exit status."""
     from maestro_state import Maestro
     from maestro_state.local.logs import configure_logs
     from maestro_state.local.process import keep_private
@@ -176,7 +172,7 @@ def run_scheduler(project: str, *, cleans: bool = True) -> int:
 
     with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
-    Scheduler(open_maestro, the_work(cleans=cleans), stopping).run()
+    Scheduler(open_maestro, the_work(cleans=True), stopping).run()
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from maestro_cli import output
@@ -77,9 +76,7 @@ class _Screen:
         self._ticker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._over.set()
         self._ticker.join()
         with self._lock:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 _CTRL_C, _CTRL_D = b"\x03", b"\x04"
@@ -25,9 +25,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._interrupt)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGINT, self._before)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

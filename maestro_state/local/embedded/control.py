@@ -59,11 +59,11 @@ def status(root: Path) -> Status:
     return Status(True, address, int(pid) if pid.isdigit() else None, version)
 
 
-def settle(root: Path, is_moving: Callable[[], bool], timeout_s: float = STOP_S) -> None:
+def settle(root: Path, is_moving: Callable[[], bool]) -> None:
     """Have the supervisor bring everything to disk and exit; it is waited for while `is_moving` says it gets on."""
     with _server_folder(root) as folder:
         if folder is not None:
-            stop_supervisor(folder, timeout_s, is_moving)
+            stop_supervisor(folder, STOP_S, is_moving)
 
 
 def stop(root: Path, timeout_s: float = STOP_S) -> None:

@@ -54,7 +54,6 @@ class Room:
     """Keeps a server's answer to writes in step with the room on its disk."""
 
     def __init__(self) -> None:
-        """Know nothing of the server yet."""
         self._writes: bool | None = None
 
     def tend(self, folder: int, link: Link) -> bool | None:

@@ -190,7 +190,6 @@ class DiscussionFiles:
 
 
 def load(folder: Folder) -> Discussion:
-    """Read the discussion in a folder."""
     content = folder.read(TRANSCRIPT, limit=TRANSCRIPT_LIMIT)
     transcript = Transcript() if content is None else read_transcript(content)
     return Discussion(meta=load_meta(folder), transcript=transcript, path=folder.path)

@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -107,7 +106,6 @@ class Filing:
     """
 
     def __init__(self, folder: Folder) -> None:
-        """Take the work session's folder."""
         self._folder = folder
         self._opened = ExitStack()
         self._places: dict[str, Folder] = {}
@@ -137,12 +135,9 @@ class Filing:
         return self._places[depth]
 
     def __enter__(self) -> Self:
-        """Use as a context manager."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         """Close, and make what was filed durable."""
         self._opened.close()
         if self._written > _SINGLY and error is None:

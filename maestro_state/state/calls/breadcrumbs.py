@@ -82,7 +82,7 @@ def apply_breadcrumbs(terms: Terms, idempotency_key: str, work_id: str, limit: i
                 lambda reply: accept_work(reply, work_id, "applying breadcrumbs"))  # fmt: skip
 
 
-def read_page(terms: Terms, work: WorkView, after: str | None, end: str = "+", count: int = PAGE) -> Query:
+def read_page(terms: Terms, work: WorkView, after: str | None) -> Query:
     """Read breadcrumbs in the order they were accepted, after an entry."""
     start = f"({after}" if after else "-"
     applied_to = id_order(work.cursor)
@@ -90,7 +90,7 @@ def read_page(terms: Terms, work: WorkView, after: str | None, end: str = "+", c
     def read(reply: list[Any]) -> list[Accepted]:
         return [_accepted(work.id, entry, applied_to) for entry in reply]
 
-    return Query(("XRANGE", terms.keys.of_work(work.id, "breadcrumbs"), start, end, "COUNT", count), read)
+    return Query(("XRANGE", terms.keys.of_work(work.id, "breadcrumbs"), start, "+", "COUNT", PAGE), read)
 
 
 def read_one(terms: Terms, work: WorkView, entry_id: str) -> Query:

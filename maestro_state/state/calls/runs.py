@@ -228,7 +228,6 @@ def cancel_run(terms: Terms, stamp: Stamp, session_id: str, run_id: str) -> Call
 
 
 def read_run(terms: Terms, session_id: str, run_id: str) -> Query:
-    """Read one run."""
     names = _fields(run_id)
 
     def read(reply: list[bytes | None]) -> Run:

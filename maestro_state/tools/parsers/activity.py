@@ -27,7 +27,6 @@ class Activities:
     """Collects what one call's stream tells; bounded."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
         self._waiting: list[Activity] = []
         self._count = 0
         self.denied: list[str] = []  #: what was refused, each in a few words

@@ -22,7 +22,6 @@ class Stream(JsonLines):
     """Text from pieces, or from assistant lines where no pieces came; numbers and verdict from the result line."""
 
     def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
-        """Start before the first byte."""
         super().__init__(tool, exit_codes)
         self._before, self._answer = Usage(), Usage()
         self._answer_id: str | None = None

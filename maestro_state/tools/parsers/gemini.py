@@ -18,7 +18,6 @@ class Stream(JsonLines):
     """Text from the model's messages, which come in pieces; numbers and verdict from the result line."""
 
     def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
-        """Start before the first byte."""
         super().__init__(tool, exit_codes)
         self._in_message = False
         self._calls: dict[str, tuple[str, str | None]] = {}

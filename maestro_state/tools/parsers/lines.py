@@ -36,7 +36,6 @@ class JsonLines(ABC):
     terminal = "result"
 
     def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
-        """Start before the first byte."""
         self._tool = tool
         self._exit_codes = exit_codes
         self._parts: list[bytes] = []

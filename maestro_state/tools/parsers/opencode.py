@@ -26,7 +26,6 @@ class Stream(JsonLines):
     terminal = "step_finish"
 
     def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
-        """Start before the first byte."""
         super().__init__(tool, exit_codes)
         #: The try that failed last, and whether it was looked at already: then it is tried again.
         self._failed: str | None = None

@@ -13,7 +13,6 @@ class Stream:
     """Turns bytes into text for the screen; the bytes themselves are what is kept."""
 
     def __init__(self, tool: str, exit_codes: dict[int, str]) -> None:
-        """Start before the first byte."""
         self._tool = tool
         self._exit_codes = exit_codes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

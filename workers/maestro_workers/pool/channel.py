@@ -16,7 +16,6 @@ class Channel:
     """One worker's end. Used by its main thread only."""
 
     def __init__(self, line: socket.socket, holder: str) -> None:
-        """Take the connected socket, and the name under which runs say that their environment is at the other end."""
         self._line = line
         self._line.settimeout(_ANSWER_S)
         self.holder = holder

@@ -22,7 +22,6 @@ class Environments:
     """What runs are to see."""
 
     def __init__(self) -> None:
-        """Hold none."""
         self._held: dict[Name, _Held] = {}
         self._size = 0
 

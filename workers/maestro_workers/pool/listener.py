@@ -30,7 +30,6 @@ class Listener:
     """The listening side of `maestro_state.local.handover`."""
 
     def __init__(self, loop: Loop, environments: Environments, key: str, on_call: Callable[[], None]) -> None:
-        """Take where to keep what is handed over, for which server, and whom to tell that a run is on its way."""
         self._loop = loop
         self._environments = environments
         self._on_call = on_call

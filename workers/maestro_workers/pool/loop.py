@@ -30,7 +30,6 @@ class Loop:
     STOP = (signal.SIGTERM, signal.SIGINT)
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
-        """Take what to do when this process is asked to stop."""
         self._on_stop = on_stop
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, HasDescriptor] = {}
@@ -38,7 +37,6 @@ class Loop:
         self.own: list[int] = []
 
     def __enter__(self) -> Self:
-        """Begin to hear signals."""
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -50,7 +48,6 @@ class Loop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop hearing them."""
         signal.set_wakeup_fd(-1)
         self._selector.close()
         os.close(self._reader)

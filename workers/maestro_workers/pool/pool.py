@@ -64,7 +64,6 @@ class Pool:
         most: int,
         resting: int = 0,
     ) -> None:
-        """Take what a worker does, how many there may be, and how many stay when there is nothing to do."""
         self._loop = loop
         self._maestro = maestro
         self._work = work

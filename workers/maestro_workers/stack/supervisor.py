@@ -172,7 +172,6 @@ class Syncer:
     """
 
     def __init__(self, folder: int) -> None:
-        """Take the open folder of the server."""
         self._folder = os.dup(folder)
         self._thread = ThreadPoolExecutor(1, "sync")
         self._next: Future[None] | None = None
