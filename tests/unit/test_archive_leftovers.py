@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
+from maestro_state.fs.handles import Folder
 from maestro_state.local.project import Project
 from maestro_state.mirror.home import STAGING, Home, next_name
 from maestro_state.mirror.layouts import session as layout
@@ -61,3 +63,44 @@ def test_a_file_with_a_second_name_is_not_cut(kept: Path, tmp_path: Path):
     assert os.listdir(staging_of(kept)) == []  # control: it was put right
     assert (tmp_path / "theirs").stat().st_size == size
     assert [one.path for one in verify(home_of(kept), SESSION_ID).damaged] == [layout.EVENTS]
+
+
+def test_what_cannot_be_put_right_does_not_keep_others_from_it(kept: Path):
+    """A folder in the place of one session's lock, or of its file: the leftovers of others are swept all the same."""
+    others = ("another--abcdef", "zebra--abcdef")
+    (kept / ".maestro/sessions" / f".{others[0]}.lock").mkdir()
+    for session_id in others:
+        (staging_of(kept) / f"{session_id}.{'0' * 12}").mkdir()
+    waiting = interrupt(kept)
+    (waiting / layout.SESSION).write_bytes((folder_of(kept) / layout.SESSION).read_bytes())
+    (folder_of(kept) / layout.SESSION).unlink()
+    (folder_of(kept) / layout.SESSION).mkdir()
+    assert home_of(kept).sweep_leftovers() == [f"{others[1]}.{'0' * 12}"]
+    (folder_of(kept) / layout.SESSION).rmdir()
+    assert home_of(kept).sweep_leftovers() == [SESSION_ID]  # control: nothing that waited was dropped meanwhile
+    assert verify(home_of(kept), SESSION_ID).ok
+
+
+def test_a_sweep_takes_nothing_from_whoever_got_the_lock_meanwhile(kept: Path, monkeypatch: pytest.MonkeyPatch):
+    """The lock's file that it opened is removed by its holder, and the next one has another of that name."""
+    held: list[int] = []
+    name, building = f".{SESSION_ID}.lock", staging_of(kept) / f"{SESSION_ID}.{'0' * 12}"
+    lock = kept / ".maestro/sessions" / name
+    original = Folder._open_lock
+
+    def late(self: Folder, wanted: str) -> int:
+        opened = original(self, wanted)
+        if wanted == name and not held:
+            lock.unlink()
+            held.append(os.open(lock, os.O_RDWR | os.O_CREAT))
+            fcntl.flock(held[0], fcntl.LOCK_EX)
+        return opened
+
+    building.mkdir()
+    monkeypatch.setattr(Folder, "_open_lock", late)
+    assert home_of(kept).sweep_leftovers() == []
+    assert building.is_dir()
+    assert lock.exists()
+    os.close(held[0])
+    assert home_of(kept).sweep_leftovers() == [building.name]  # control: nobody has it any more
+    assert not lock.exists()
