@@ -25,7 +25,9 @@ TRASH = "trash"
 #: What an earlier version kept beside the sessions to build checkpoints on: removed where it is found.
 _SPARE = ".spare"
 
-_STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?:[0-9a-f]{12}(?P<old>\.old)?|(?P<next>next))", re.ASCII)
+_STAGED = re.compile(
+    r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?:[0-9a-f]{12}(?P<keep>\.keep)?(?P<old>\.old)?|(?P<next>next))", re.ASCII
+)
 
 _TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
 
@@ -224,7 +226,10 @@ class Home:
             if held is None:
                 return []
             if not found["next"] and not (found["old"] and folder.status(session_id) is None):
-                staging.remove_tree(name)
+                if found["keep"]:
+                    self.put_into_trash(staging, name, session_id)
+                else:
+                    staging.remove_tree(name)
                 return [name]
         with self.locked(session_id):
             return [session_id]  # taking the lock put it right
@@ -276,6 +281,11 @@ def _set_aside(staging: Folder, session_id: str) -> str | None:
 def staged_name(session_id: str) -> str:
     """Return a name for a generation in the making, never used before."""
     return f"{session_id}.{os.urandom(6).hex()}"
+
+
+def kept_name(staged: str) -> str:
+    """Return the name of a generation whose place is taken by one that has not all of it: it goes to the trash."""
+    return f"{staged}.keep"
 
 
 def next_name(session_id: str) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state.errors import ArchiveFailed, WorkFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.local.project import Project
 from maestro_state.mirror.home import STAGING, Home, next_name
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.verify import verify
+from maestro_state.mirror.writer import replacing
 from tests.support.generations import SESSION_ID, contents, folder_of, generation_of, write_generation
 
 
@@ -104,3 +106,34 @@ def test_a_sweep_takes_nothing_from_whoever_got_the_lock_meanwhile(kept: Path, m
     os.close(held[0])
     assert home_of(kept).sweep_leftovers() == [building.name]  # control: nobody has it any more
     assert not lock.exists()
+
+
+def replace_with_less(project: Path) -> None:
+    """Put a generation in place that has not all of the one before, which goes to the trash."""
+    with replacing(home_of(project), SESSION_ID) as generation:
+        generation.put(layout.SESSION, contents(2)[layout.SESSION])
+        generation.commit(last_id="2-0", written_at="2026-01-01T00:00:00.000+00:00", keep_replaced=True)
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, WorkFailed("no trash"), OSError(28, "full")])
+def test_what_a_generation_replaces_and_has_not_is_never_lost(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, exchange: bool
+):
+    """Killed after the swap, or with a trash that takes nothing: the next sweep puts it there."""
+
+    def fail(*_: object) -> str:
+        raise error
+
+    if not exchange:
+        monkeypatch.setattr(Folder, "exchange", lambda *_: False)
+    before = (folder_of(kept) / layout.EVENTS).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Home, "put_into_trash", fail)
+        with pytest.raises((KeyboardInterrupt, WorkFailed, ArchiveFailed)):
+            replace_with_less(kept)
+    assert verify(home_of(kept), SESSION_ID).ok
+    assert not (folder_of(kept) / layout.EVENTS).exists()  # control: the new one is in place, without it
+    home_of(kept).sweep_leftovers()
+    assert os.listdir(staging_of(kept)) == []
+    assert (kept / ".maestro/trash" / SESSION_ID / layout.EVENTS).read_bytes() == before
