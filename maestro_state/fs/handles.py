@@ -17,6 +17,7 @@ from typing import Self
 from maestro_state.errors import FileCorrupt, WorkFailed
 from maestro_state.fs import opening
 from maestro_state.fs.kernel import exchange, sync_filesystem
+from maestro_state.fs.locks import is_current
 
 
 def _refuse(error: OSError, path: str) -> WorkFailed:
@@ -239,7 +240,8 @@ class Folder:
         descriptor = self._open_lock(name)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
+            # A file removed between open and lock protects nothing any more: the name is somebody else's by now.
+            held = is_current(descriptor, self._fd, name)
         except BlockingIOError:
             held = False
         try:

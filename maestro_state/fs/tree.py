@@ -160,11 +160,11 @@ class Tree:
         folder.move(name, target_name, into=target_folder)
 
     def cut(self, path: str, size: int) -> None:
-        """Take away what a file of one's own has beyond a size."""
+        """Take away what a file of one's own has beyond a size; nothing of one that has a second name elsewhere."""
         folder, name = self._place(path, create=False)
         descriptor, found = folder.open_again(name)
         try:
-            if found > size:
+            if found > size and os.fstat(descriptor).st_nlink == 1:
                 os.ftruncate(descriptor, size)
         finally:
             os.close(descriptor)

@@ -10,11 +10,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
-from maestro_state.errors import ArchiveBusy, SessionNotFound, WorkFailed
+from maestro_state.errors import ArchiveBusy, MaestroError, SessionNotFound, WorkFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.local.project import Project
 from maestro_state.models.names import is_session_id, slugify
@@ -25,7 +25,9 @@ TRASH = "trash"
 #: What an earlier version kept beside the sessions to build checkpoints on: removed where it is found.
 _SPARE = ".spare"
 
-_STAGED = re.compile(r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?:[0-9a-f]{12}(?P<old>\.old)?|(?P<next>next))", re.ASCII)
+_STAGED = re.compile(
+    r"(?P<id>[^/.]+--[a-z0-9]{6})\.(?:[0-9a-f]{12}(?P<keep>\.keep)?(?P<old>\.old)?|(?P<next>next))", re.ASCII
+)
 
 _TEAM_FOLDER = re.compile(r"[a-z0-9-]{1,41}-[0-9a-f]{10}", re.ASCII)
 
@@ -198,35 +200,45 @@ class Home:
                 return f"{exports.path}/{name}"
 
     def sweep_leftovers(self) -> list[str]:
-        """Remove what killed flushes left; a session that is being flushed right now is left alone."""
+        """Remove what killed flushes left; a session that is being flushed right now is left alone, and so is one whose
+        leftovers cannot be put right: whoever writes it next says why.
+        """
         removed: list[str] = []
-        broken: set[str] = set()
         try:
             with self.sessions() as folder, folder.child(STAGING) as staging:
                 for name in staging.names():
-                    found = _STAGED.fullmatch(name)
-                    if found is None or not is_session_id(found["id"]):
-                        continue
-                    with folder.try_locked(f".{found['id']}.lock") as held:
-                        if held is None:
-                            continue
-                        if found["next"] or (found["old"] and folder.status(found["id"]) is None):
-                            broken.add(found["id"])
-                            continue
-                        staging.remove_tree(name)
-                        removed.append(name)
+                    with suppress(MaestroError, OSError):
+                        removed += self._sweep_staged(folder, staging, name)
                 removed += _remove_spares(folder)
                 for name in folder.names():
                     if name.startswith(".") and name.endswith(".lock") and is_session_id(name[1:-5]):
-                        with folder.try_locked(name) as held:
-                            if held is not None:
-                                folder.remove(name)
+                        _sweep_lock(folder, name)
         except FileNotFoundError:
-            return removed
-        for session_id in sorted(broken):
-            with self.locked(session_id):
-                removed.append(session_id)  # taking the lock put it right
+            pass
         return removed
+
+    def _sweep_staged(self, folder: Folder, staging: Folder, name: str) -> list[str]:
+        found = _STAGED.fullmatch(name)
+        if found is None or not is_session_id(found["id"]):
+            return []
+        session_id = found["id"]
+        with folder.try_locked(f".{session_id}.lock") as held:
+            if held is None:
+                return []
+            if not found["next"] and not (found["old"] and folder.status(session_id) is None):
+                if found["keep"]:
+                    self.put_into_trash(staging, name, session_id)
+                else:
+                    staging.remove_tree(name)
+                return [name]
+        with self.locked(session_id):
+            return [session_id]  # taking the lock put it right
+
+
+def _sweep_lock(folder: Folder, name: str) -> None:
+    with suppress(MaestroError, OSError), folder.try_locked(name) as held:
+        if held is not None:
+            folder.remove(name)
 
 
 def _remove_spares(folder: Folder) -> list[str]:
@@ -249,8 +261,7 @@ def _pending(folder: Folder, session_id: str) -> Folder | None:
 def _held(folder: Folder, name: str, session_id: str) -> Iterator[None]:
     """Hold a lock whose file goes away with it, or raise ArchiveBusy."""
     with folder.try_locked(name) as descriptor:
-        found = folder.status(name)
-        if descriptor is None or found is None or found.st_ino != os.fstat(descriptor).st_ino:
+        if descriptor is None:
             raise ArchiveBusy(f"the archive of {session_id} is being written by somebody else", hint="try again")
         try:
             yield
@@ -270,6 +281,11 @@ def _set_aside(staging: Folder, session_id: str) -> str | None:
 def staged_name(session_id: str) -> str:
     """Return a name for a generation in the making, never used before."""
     return f"{session_id}.{os.urandom(6).hex()}"
+
+
+def kept_name(staged: str) -> str:
+    """Return the name of a generation whose place is taken by one that has not all of it: it goes to the trash."""
+    return f"{staged}.keep"
 
 
 def next_name(session_id: str) -> str:

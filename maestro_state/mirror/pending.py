@@ -16,6 +16,7 @@ from contextlib import suppress
 import msgspec
 
 from maestro_state.errors import FileCorrupt, MaestroError, WorkFailed
+from maestro_state.fs.entry import FileEntry
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.mirror.home import STAGING, next_name
@@ -45,12 +46,7 @@ def commit(sessions: Folder, session_id: str, gone: Iterable[str]) -> None:
         Tree(staging.child(next_name(session_id))) as pending,
     ):
         waiting = [path for path in pending.walk() if path not in _OWN]
-        # First, what could fail: afterwards nothing should.
-        for path in waiting:
-            place.folder(path.rpartition("/")[0])
-            status = place.status(path)
-            if status is not None and stat.S_ISDIR(status.st_mode):
-                raise FileCorrupt(f"{place.root.path}/{path} is a folder")
+        _check_room(place, waiting)  # first, what could fail: afterwards nothing should
         pending.move(layout.MANIFEST, place)
         place.root.sync()
         # Not made durable one by one: what a power cut undoes of this, it also leaves waiting.
@@ -62,12 +58,9 @@ def settle(sessions: Folder, session_id: str) -> None:
     """Finish or undo a change that was interrupted. The lock is held."""
     name = next_name(session_id)
     with sessions.child(STAGING) as staging:
-        try:
-            place, waiting = sessions.child(session_id), staging.child(name)
-        except (FileNotFoundError, WorkFailed):
-            pass  # no archive to change, or a link in that place: nothing Maestro left
-        else:
-            with Tree(place) as archive, Tree(waiting) as pending:
+        # Else there is no archive to change, or a link in that place: nothing Maestro left.
+        if _is_folder(sessions, session_id) and _is_folder(staging, name):
+            with Tree(sessions.child(session_id)) as archive, Tree(staging.child(name)) as pending:
                 manifest = read_manifest(archive, session_id)
                 if manifest is not None:
                     _settle(archive, pending, manifest)
@@ -75,10 +68,16 @@ def settle(sessions: Folder, session_id: str) -> None:
         staging.remove_tree(name)
 
 
+def _is_folder(above: Folder, name: str) -> bool:
+    status = above.status(name)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
 def _settle(place: Tree, pending: Tree, manifest: layout.Manifest) -> None:
     files = manifest.files
-    waiting = [path for path in _walk(pending) if path in files and pending.entry(path) == files[path]]
+    waiting = [path for path in _walk(pending) if path in files and _holds(pending, path, files[path])]
     gone = [path for path in _noted(pending) if layout.is_own(path) and path not in files]
+    _check_room(place, waiting)
     _put_in_place(place, pending, waiting, gone)
     for path, entry in manifest.files.items():
         if layout.grows(path):
@@ -93,6 +92,13 @@ def _walk(pending: Tree) -> list[str]:
         return []  # nested deeper than anything Maestro left
 
 
+def _holds(pending: Tree, path: str, entry: FileEntry) -> bool:
+    try:
+        return pending.entry(path) == entry
+    except MaestroError:
+        return False  # a link or a pipe in its place: nothing Maestro left
+
+
 def _noted(pending: Tree) -> list[str]:
     try:
         return _gone(pending.read(_GONE, limit=layout.JSON_LIMIT) or b"[]")
@@ -100,9 +106,18 @@ def _noted(pending: Tree) -> list[str]:
         return []
 
 
+def _check_room(place: Tree, waiting: Iterable[str]) -> None:
+    """Make the folders of what waits; raise FileCorrupt where somebody has put a folder in a file's place."""
+    for path in waiting:
+        place.folder(path.rpartition("/")[0])
+        status = place.status(path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise FileCorrupt(f"{place.root.path}/{path} is a folder", hint="move it away")
+
+
 def _put_in_place(place: Tree, pending: Tree, waiting: Iterable[str], gone: Iterable[str]) -> None:
     for path in waiting:
         pending.move(path, place)
     for path in gone:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, IsADirectoryError):
             place.remove(path)

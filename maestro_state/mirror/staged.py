@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from maestro_state.errors import ArchiveFailed, MaestroError
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
-from maestro_state.mirror.home import STAGING, Home
+from maestro_state.mirror.home import STAGING, Home, kept_name
 from maestro_state.mirror.layouts import session as layout
 
 
@@ -57,6 +57,11 @@ def put_in_place(
 
     What others put into that one meanwhile is taken over: `is_foreign` tells.
     """
+    if to_trash:
+        # Named for it before: killed in between, the replaced one must not be taken for what a killed flush left.
+        with sessions.child(STAGING) as staging:
+            staging.move(staged, kept_name(staged))
+        staged = kept_name(staged)
     replaced = home.swap(sessions, session_id, staged)
     if replaced is None:
         return None

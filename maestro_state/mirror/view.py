@@ -74,7 +74,10 @@ class View(Tree):
         if self._pending is None or path == layout.MANIFEST or self.manifest is None:
             return None
         entry = self.manifest.files.get(path)
-        descriptor = self._pending.open(path) if entry else None
+        try:
+            descriptor = self._pending.open(path) if entry else None
+        except MaestroError:
+            return None  # a link or a pipe in its place: nothing Maestro left
         if descriptor is None:
             return None
         if self.entry_of(descriptor) != entry:  # of a change that was never made

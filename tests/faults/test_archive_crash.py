@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from maestro_state.fs import kernel
 if "two-step" in sys.argv:
-    kernel._function = lambda name: None
+    kernel.libc = lambda name: None
 from tests.support.generations import write_generation
 print("begin", flush=True)
 write_generation(Path(sys.argv[1]), int(sys.argv[2]), in_place="in-place" in sys.argv)
