@@ -18,6 +18,7 @@ from maestro_state.state import scripts
 
 if TYPE_CHECKING:
     from maestro_state.aio.rooms.archives import AsyncArchives
+    from maestro_state.aio.rooms.bindings import AsyncBindings
     from maestro_state.aio.rooms.context import AsyncContext
     from maestro_state.aio.rooms.discussions import AsyncDiscussions
     from maestro_state.aio.rooms.doctor import AsyncHealth
@@ -141,6 +142,13 @@ class AsyncMaestro:
             lambda session_id: Expiry(blocking.server, blocking.places).freeze(session_id),
             lambda: [row.id for row in blocking.sessions.list(everything=True)],
         )
+
+    @cached_property
+    def bindings(self) -> AsyncBindings:
+        """Find, make and go on with the sessions that keys of other frameworks are bound to."""
+        from maestro_state.aio.rooms.bindings import AsyncBindings
+
+        return AsyncBindings(self._companion, lambda maestro: maestro.bindings, self.server, self.places)
 
     @cached_property
     def archive(self) -> AsyncArchives:

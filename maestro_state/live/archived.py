@@ -90,6 +90,11 @@ class AsyncArchived:
             return [message for message in found if id_order(message.id) > id_order(since)]
         return found if last is None else found[-last:]
 
+    async def kept(self, names: list[str] | None = None) -> dict[str, bytes]:
+        """Return what a framework keeps of its own, under some names or all."""
+        found = await in_thread(self._archive.kept)
+        return found if names is None else {name: found[name] for name in names if name in found}
+
     async def field(self, name: str) -> Field:
         """Return a settable field with its revision."""
         fields, record = await in_thread(self._archive.fields), await in_thread(self._archive.record)
