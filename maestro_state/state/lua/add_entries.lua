@@ -4,7 +4,7 @@ something that it expects is not so, nothing.
 KEYS     session: session events messages kept retracted
 ARGV     idempotency_key now_ms grace_ms user count
 RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE name | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 -- Behind `count` come as many words, read where they are since a stack does not hold them: kind, number of values and
 -- values of each part. What is expected comes first; `once` rules the part behind it.

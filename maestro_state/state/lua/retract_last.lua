@@ -3,7 +3,7 @@ retract_last: take the newest message that was not taken back yet out of what is
 KEYS     session: session events messages retracted
 ARGV     idempotency_key now_ms grace_ms user
 RETURNS  OK id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEWER number
-INCLUDES summary sequence repeated newer admit emit renew settle
+INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end
