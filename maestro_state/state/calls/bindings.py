@@ -71,6 +71,10 @@ class Entries:
         """Keep a value under a name that has none yet."""
         return self._add("first", name, value)
 
+    def here(self, prefix: str, suffix: str, value: bytes | str) -> Entries:
+        """Keep a value under a name with the id of the last entry before this step in it: its place in the record."""
+        return self._add("here", prefix, suffix, value)
+
     def drop(self, name: str) -> Entries:
         """Keep nothing under a name any more."""
         return self._add("drop", name)

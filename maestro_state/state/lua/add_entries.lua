@@ -30,6 +30,10 @@ function does.first(name, value)
   redis.call('HSETNX', kept, name, value)
   is_kept_changed = true
 end
+function does.here(prefix, suffix, value)
+  redis.call('HSET', kept, prefix .. before .. suffix, value)
+  is_kept_changed = true
+end
 function does.drop(name)
   redis.call('HDEL', kept, name)
   is_kept_changed = true
