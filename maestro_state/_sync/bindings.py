@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from maestro_state._sync.server import Server
 from maestro_state.models.bound import Bound
+from maestro_state.models.message import Message, with_retractions
 from maestro_state.models.names import is_session_id
 from maestro_state.state.calls import bindings as ops
+from maestro_state.state.calls import messages as message_ops
 from maestro_state.state.calls import sessions as session_ops
+from maestro_state.vocabulary import LIVE
 
 if TYPE_CHECKING:
     from maestro_state.mirror.places import Places
@@ -40,6 +43,19 @@ class BoundKeys:
         query = session_ops.has_session(self._server.terms, bound.key)
         is_there = self._server.fetch(query) or bound.key in self._places.own.ids()
         return bound.key if is_there else None
+
+    def messages(self, session_id: str, last: int | None = None) -> list[Message] | None:
+        """Read the messages of a session in one round trip, those marked that were taken back; None when the server
+        does not have it as a live one: then its key may mean another by now.
+        """
+        terms = self._server.terms
+        query = message_ops.messages_since(terms, session_id, None)
+        if last is not None:
+            query = message_ops.last_messages(terms, session_id, last)
+        state = session_ops.read_state(terms, session_id)
+        retracted = message_ops.read_retracted(terms, session_id)
+        word, found, taken_back = self._server.fetch_of(session_id, state, query, retracted)
+        return with_retractions(found, taken_back) if word in LIVE else None
 
     def write(self, session_id: str, entries: ops.Entries, *, idempotency_key: str | None = None) -> str:
         """Write what a framework did, all of it in one step; returns the id of the last entry."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
@@ -30,7 +31,7 @@ from maestro_state.net import connect_async
 from maestro_state.state.calls.bindings import Entries
 from maestro_state.upkeep.expiry import Expiry
 
-__all__ = ["Adapter", "Binding", "Entries"]
+__all__ = ["Adapter", "Binding", "Entries", "settled"]
 
 T = TypeVar("T")
 
@@ -40,7 +41,8 @@ _TRIES = 5
 _OVER = (InvalidTransition, SessionExpired, SessionNotFound)
 
 
-#: The loop that uses a Maestro's own connection.
+#: The loop that uses a Maestro's own connection; loops may come to it at once, each in its thread.
+_claiming = threading.Lock()
 _claims: WeakKeyDictionary[AsyncMaestro, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 
 
@@ -59,6 +61,22 @@ class _Loop:
             Expiry(blocking.server, blocking.places).freeze,
             lambda: [row.id for row in blocking.sessions.list(everything=True)],
         )
+
+
+async def settled(change: Awaitable[T]) -> T:
+    """Wait for what becomes of a change, also when the caller is cancelled meanwhile: then he is told after that."""
+    task = asyncio.ensure_future(change)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is not None:
+        with suppress(BaseException):
+            task.result()
+        raise cancelled
+    return task.result()
 
 
 class Adapter:
@@ -93,10 +111,11 @@ class Adapter:
         """Return the Maestro's own server to the first loop, to others one with sockets of their own: loops that are
         at it at once cannot take turns on one.
         """
-        claimed_by = _claims.get(self.maestro)
-        if claimed_by is None or claimed_by is loop or claimed_by.is_closed():
-            _claims[self.maestro] = loop
-            return self.maestro.server
+        with _claiming:
+            claimed_by = _claims.get(self.maestro)
+            if claimed_by is None or claimed_by is loop or claimed_by.is_closed():
+                _claims[self.maestro] = loop
+                return self.maestro.server
         blocking = self.maestro.blocking
         connection = connect_async(blocking.address, revive=blocking.revive)
         return AsyncServer(connection, blocking.server.terms, blocking.server.now_ms)
@@ -136,15 +155,8 @@ class Binding:
 
     async def find(self) -> str | None:
         """Return the id of the session, live or archived; None when there is none yet."""
-        here = await self._adapter.here()
-        found = await here.keys.find(self.bound.kind, self.bound.key)
-        if found is None:
-            return None
-        try:
-            await here.records.source(found)
-        except SessionNotFound:
-            return None  # bound, and whoever was about to make it is gone
-        return found
+        source = await self.source()
+        return None if source is None else source.id
 
     async def ensure(self) -> str:
         """Return the id of a session that can be written to: found, made, or a fork of one that has ended."""
@@ -191,24 +203,34 @@ class Binding:
         if found is None:
             return None
         try:
-            return await here.records.source(found)
+            source = await here.records.source(found)
         except SessionNotFound:
-            return None
+            return None  # bound, and whoever was about to make it is gone
+        if not source.archived:
+            self._known = found
+        return source
 
     async def messages(self, last: int | None = None) -> list[Message]:
         """Return what is handed out: all messages that were not taken back, or the last ones, oldest first."""
-        source = await self.source()
-        if source is None or (last is not None and last <= 0):
-            return []
-        if last is None:
-            return [message for message in await source.messages() if not message.retracted_at]
         wanted = last
-        while True:
-            page = await source.messages(last=wanted)
+        while wanted is None or wanted > 0:
+            page = await self._page(wanted)
             found = [message for message in page if not message.retracted_at]
-            if len(found) >= last or len(page) < wanted:
-                return found[-last:]
+            if last is None or wanted is None or len(page) < wanted or len(found) >= last:
+                return found if last is None else found[-last:]
             wanted *= 4
+        return []
+
+    async def _page(self, last: int | None) -> list[Message]:
+        """Read the last messages, or all: in one round trip where the session is known and goes on."""
+        if self._known is not None:
+            here = await self._adapter.here()
+            found = await here.keys.messages(self._known, last)
+            if found is not None:
+                return found
+            self._known = None
+        source = await self.source()
+        return [] if source is None else await source.messages(last=last)
 
     async def events(self, kind: str) -> list[Event]:
         """Return the events of one type, oldest first."""

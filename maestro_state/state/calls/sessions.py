@@ -74,6 +74,12 @@ def has_session(terms: Terms, session_id: str) -> Query:
     return Query(("EXISTS", terms.keys.of_session(session_id, "session")), bool)
 
 
+def read_state(terms: Terms, session_id: str) -> Query:
+    """Ask for a session's state; None when the server does not have it."""
+    command = ("HGET", terms.keys.of_session(session_id, "session"), "state")
+    return Query(command, lambda reply: None if reply is None else text(reply))
+
+
 def read_life(terms: Terms, session_id: str, now_ms: int) -> Query:
     """Ask whether there is such a session, and whether it should have been frozen by now."""
 
