@@ -44,6 +44,7 @@ class Bindings(BoundKeys):
         """
         bound = Bound.of(kind, key)
         ttl_ms = session_ops.check_ttl(ttl_seconds) if ttl_seconds is not None else self._server.terms.ttl_ms
+        self._project.begin()
         for _ in range(TRIES):
             session_id = self._bound(bound, ttl_ms)
             state = self._state(session_id)
@@ -79,7 +80,6 @@ class Bindings(BoundKeys):
 
     def _begin(self, bound: Bound, session_id: str, ttl_ms: int) -> bool:
         """Make the session that a key is bound to; one that is there by now is looked at again."""
-        self._project.begin()
         fields: dict[str, str | None] = {
             "working_directory": self._project.checkout,
             "project": self._project.path,
@@ -105,7 +105,6 @@ class Bindings(BoundKeys):
         origin, fields = taken_over(source, self._project.path)
         ttl_ms = (origin.ttl_seconds or terms.ttl_ms // 1000) * 1000
         if session_id not in self._places.own.ids():
-            self._project.begin()
             unfinished = msgspec.structs.replace(terms, grace_ms=UNFINISHED_MS - ttl_ms)
             filled = fields | {"bound": names.stored(bound)}
             start = session_ops.start_session(unfinished, self._server.stamp(), session_id, ttl_ms, filled)
@@ -119,6 +118,8 @@ class Bindings(BoundKeys):
         from maestro_state.mirror.bound import bound_archives
 
         bound = Bound.of(kind, key)
+        if self.find(kind, key) is None:
+            return False
         found: str | None = self._server.fetch(ops.read_binding(self._server.terms, bound))
         ids = dict.fromkeys([*([found] if found else []), *bound_archives(self._places.own, bound)])
         if not ids and (unbound := self._unbound(bound)):

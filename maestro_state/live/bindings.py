@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from maestro_state.errors import NoProject
 from maestro_state.live.server import AsyncServer
 from maestro_state.models.bound import Bound
 from maestro_state.models.message import Message, with_retractions
@@ -32,7 +33,10 @@ class AsyncBoundKeys:
     async def find(self, kind: str, key: str) -> str | None:
         """Return the session that a key is bound to, live or archived; None when there is none."""
         bound = Bound.of(kind, key)
-        found: str | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
+        try:
+            found: str | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
+        except NoProject:
+            return None  # nothing was begun here, and looking begins nothing
         return found or await self._unbound(bound)
 
     async def _unbound(self, bound: Bound) -> str | None:

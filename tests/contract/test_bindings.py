@@ -212,3 +212,15 @@ async def test_writes_renew_the_binding(backend: Backend):
 
         assert backend.raw.pttl(binding) > 5_000
         assert len(await thread.messages()) == 2
+
+
+async def test_reading_where_nothing_was_begun_begins_nothing(tmp_path):
+    """No folder, no server; the first write begins the project."""
+    async with Adapter(project=tmp_path) as adapter:
+        thread = adapter.binding("openai", "t")
+        assert await thread.messages() == []
+        assert await thread.find() is None
+        assert await thread.pop() is None
+        assert await thread.kept() == {}
+        assert not await thread.delete()
+        assert list(tmp_path.iterdir()) == []
