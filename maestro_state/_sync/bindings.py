@@ -61,6 +61,23 @@ class BoundKeys:
         word, found, taken_back = self._server.fetch_of(session_id, state, query, retracted)
         return with_retractions(found, taken_back) if word in LIVE else None
 
+    def record(self, session_id: str, prefix: str) -> tuple[list[Message], dict[str, bytes]] | None:
+        """Read the messages of a session, and what is kept under names with a prefix, in one round trip unless that is
+        a great many names; None when the server does not have it as a live one.
+        """
+        terms = self._server.terms
+        queries = (
+            session_ops.read_state(terms, session_id),
+            message_ops.messages_since(terms, session_id, None),
+            message_ops.read_retracted(terms, session_id),
+            ops.scan_kept(terms, session_id, prefix),
+        )
+        word, found, taken_back, (cursor, kept) = self._server.fetch_of(session_id, *queries)
+        while cursor:
+            cursor, page = self._server.fetch(ops.scan_kept(terms, session_id, prefix, cursor))
+            kept |= page
+        return (with_retractions(found, taken_back), kept) if word in LIVE else None
+
     def write(self, session_id: str, entries: ops.Entries, *, idempotency_key: str | None = None) -> str:
         """Write what a framework did, all of it in one step; returns the id of the last entry."""
         with self._server.sequence() as sequence:

@@ -182,11 +182,22 @@ class Live:
         except (ReplyError, *UNREADABLE) as error:
             raise damage(error, str(query.command[1])) from error
 
-    def kept(self, names: list[str] | None = None) -> dict[str, bytes]:
-        """Return what a framework keeps of its own, under some names or all."""
+    def kept(self, names: list[str] | None = None, *, prefix: str = "") -> dict[str, bytes]:
+        """Return what a framework keeps of its own, under some names, those with a prefix, or all."""
+        if prefix:
+            return self._scanned(prefix)
         if names is None:
             names = self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
         return {name: value for name, value in self._values("kept", names) if value is not None}
+
+    def _scanned(self, prefix: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        cursor = -1
+        while cursor:
+            query = binding_ops.scan_kept(self._server.terms, self.id, prefix, max(cursor, 0))
+            cursor, page = self._server.fetch(query)
+            found |= page
+        return found
 
     def message_pages(self, start: str, end: str) -> Iterator[list[Message]]:
         """Yield the messages in a span of ids, page by page."""

@@ -239,10 +239,21 @@ class Binding:
             return []
         return [event async for event in source.events(printed=False) if event.type == kind]
 
-    async def kept(self, names: list[str] | None = None) -> dict[str, bytes]:
-        """Return what is kept under some names, or all."""
+    async def record(self, prefix: str) -> tuple[list[Message], dict[str, bytes]]:
+        """Return every message that is handed out, and what is kept under names with a prefix."""
+        found = None
+        if self._known is not None:
+            found = await (await self._adapter.here()).keys.record(self._known, prefix)
+        if found is None:
+            source = await self.source()
+            found = ([], {}) if source is None else (await source.messages(), await source.kept(prefix=prefix))
+        messages, kept = found
+        return [message for message in messages if not message.retracted_at], kept
+
+    async def kept(self, names: list[str] | None = None, *, prefix: str = "") -> dict[str, bytes]:
+        """Return what is kept under some names, those with a prefix, or all."""
         source = await self.source()
-        return {} if source is None else await source.kept(names)
+        return {} if source is None else await source.kept(names, prefix=prefix)
 
     async def delete(self) -> bool:
         """Remove the session, its archive and the binding; tell whether there was one."""

@@ -30,7 +30,9 @@ KIND = "claude"
 #: Where in a batch an entry stands: `token/number`, in the metadata of messages whose batch has other entries too.
 PART = "claude_part"
 _SUMMARY = "summary"
-_ENTRY, _UUID, _GONE = "entry ", "uuid ", "gone "
+#: What is kept at a place: `at ID BATCH/NUMBER SUBPATH`, and `at ID - SUBPATH` where all before was taken back.
+_AT, _TAKEN_BACK = "at ", "-"
+_UUID = "uuid "
 #: Keys whose sessions and summaries are remembered.
 _REMEMBERED = 1024
 
@@ -117,14 +119,12 @@ class MaestroSessionStore(Adapter):
     async def load(self, key: Key) -> list[Entry] | None:
         """Return every entry in the order it was appended; None when there is none."""
         known, subpath = self._of(key), key.get("subpath") or ""
-        source = await known.binding.source()
-        if source is None:
-            return None
-        kept = await source.kept()
-        found = [] if subpath else [_said_at(one) for one in await source.messages() if not one.retracted_at]
-        rows = [row for row in found if row is not None]
-        rows += _kept_at(kept, subpath)
-        return _in_order(rows) or None
+        messages, kept = await known.binding.record(_AT)
+        beside = _kept_at(kept, subpath)
+        if not subpath and not beside:
+            return _said_in(messages) or None
+        said = [] if subpath else [row for row in map(_said_at, messages) if row]
+        return _in_order(said + beside) or None
 
     async def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
         """List the transcripts of a project, live and archived, with when each was last written to."""
@@ -166,7 +166,7 @@ class MaestroSessionStore(Adapter):
         kept = await known.binding.kept()
         if not _kept_at(kept, subpath):
             return
-        step = Entries().here(_GONE, f" {subpath}", b"1")
+        step = Entries().here(_AT, f" {_TAKEN_BACK} {subpath}", b"1")
         for name in kept:
             if name.startswith(_UUID) and _uuid_subpath(name) == subpath:
                 step.drop(name)
@@ -174,8 +174,8 @@ class MaestroSessionStore(Adapter):
 
     async def list_subkeys(self, key: Key) -> list[str]:
         """Return the sub-agents of a transcript."""
-        kept = await self._of(key).binding.kept()
-        found = dict.fromkeys(name.split(" ", 3)[3] for name in kept if name.startswith(_ENTRY))
+        kept = await self._of(key).binding.kept(prefix=_AT)
+        found = dict.fromkeys(name.split(" ", 3)[3] for name in kept)
         return [subpath for subpath in found if subpath and _kept_at(kept, subpath)]
 
     async def maestro_id(self, key: Key) -> str | None:
@@ -209,7 +209,7 @@ def _entries(entries: list[Entry], subpath: str) -> Entries:
         if isinstance(uuid, str) and uuid:
             step.once(_uuid_name(uuid, subpath))
         if spoken is None:
-            step.here(_ENTRY, f" {token}/{number} {subpath}", msgspec.json.encode(packed(KIND, entry)))
+            step.here(_AT, f" {token}/{number} {subpath}", msgspec.json.encode(packed(KIND, entry)))
         else:
             role, content, parts = spoken
             place = {PART: f"{token}/{number}"} if is_mixed else {}
@@ -252,16 +252,20 @@ def _said_at(message: Message) -> _Placed | None:
     return _Placed((*id_order(message.id), 0), batch, int(number), entry)
 
 
+def _said_in(messages: list[Message]) -> list[Entry]:
+    """Return the entries of a transcript that has no others: as they were written."""
+    found = (unpacked(KIND, message) for message in messages)
+    return [entry for entry in found if entry is not None]
+
+
 def _kept_at(kept: dict[str, bytes], subpath: str) -> list[_Placed]:
     """Return the entries of a transcript or a sub-agent that are kept beside the messages."""
-    marks = [name.split(" ", 2) for name in kept if name.startswith(_GONE)]
-    gone = max((id_order(at) for _, at, owner in marks if owner == subpath), default=(-1, -1))
+    rows = [(name.split(" ", 3), value) for name, value in kept.items() if name.startswith(_AT)]
+    mine = [(before, part, value) for (_, before, part, owner), value in rows if owner == subpath]
+    gone = max((id_order(before) for before, part, _ in mine if part == _TAKEN_BACK), default=(-1, -1))
     found = []
-    for name, value in kept.items():
-        if not name.startswith(_ENTRY):
-            continue
-        _, before, part, owner = name.split(" ", 3)
-        if owner == subpath and id_order(before) > gone:
+    for before, part, value in mine:
+        if part != _TAKEN_BACK and id_order(before) > gone:
             batch, _, number = part.partition("/")
             entry = unpacked(KIND, Message(before, "system", "", metadata=msgspec.json.decode(value)))
             found.append(_Placed((*id_order(before), 1), batch, int(number), entry))

@@ -181,11 +181,22 @@ class AsyncLive:
         except (ReplyError, *UNREADABLE) as error:
             raise damage(error, str(query.command[1])) from error
 
-    async def kept(self, names: list[str] | None = None) -> dict[str, bytes]:
-        """Return what a framework keeps of its own, under some names or all."""
+    async def kept(self, names: list[str] | None = None, *, prefix: str = "") -> dict[str, bytes]:
+        """Return what a framework keeps of its own, under some names, those with a prefix, or all."""
+        if prefix:
+            return await self._scanned(prefix)
         if names is None:
             names = await self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
         return {name: value async for name, value in self._values("kept", names) if value is not None}
+
+    async def _scanned(self, prefix: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        cursor = -1
+        while cursor:
+            query = binding_ops.scan_kept(self._server.terms, self.id, prefix, max(cursor, 0))
+            cursor, page = await self._server.fetch(query)
+            found |= page
+        return found
 
     async def message_pages(self, start: str, end: str) -> AsyncIterator[list[Message]]:
         """Yield the messages in a span of ids, page by page."""

@@ -14,6 +14,9 @@ from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.calls.values import check_size
 from maestro_state.state.scripts import Call, Query, load
 
+#: Names looked at by one step of a scan.
+SCANNED = 20_000
+
 
 def read_binding(terms: Terms, bound: Bound) -> Query:
     """Ask which session a key is bound to."""
@@ -123,6 +126,18 @@ def retract_last(terms: Terms, stamp: Stamp, session_id: str) -> Call:
 def read_kept(terms: Terms, session_id: str, names: Iterable[str]) -> Query:
     """Read what a framework keeps under some names, in their order."""
     return Query(("HMGET", terms.keys.of_session(session_id, "kept"), *names), lambda reply: reply)
+
+
+def scan_kept(terms: Terms, session_id: str, prefix: str, cursor: int = 0) -> Query:
+    """Read a part of what is kept under names with a prefix: where to go on, 0 at the end, and names with values."""
+    pattern = "".join(f"[{char}]" if char in "*?[" else char for char in prefix) + "*"
+
+    def read(reply: list[Any]) -> tuple[int, dict[str, bytes]]:
+        after, rows = reply
+        return int(after), {text(name): value for name, value in zip(rows[::2], rows[1::2], strict=True)}
+
+    key = terms.keys.of_session(session_id, "kept")
+    return Query(("HSCAN", key, cursor, "MATCH", pattern, "COUNT", SCANNED), read)
 
 
 def kept_names(terms: Terms, session_id: str) -> Query:

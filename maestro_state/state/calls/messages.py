@@ -82,6 +82,8 @@ def message_of(entry: list[Any]) -> Message:
     entry_id, fields = entry
     if len(fields) == 2:
         return Message(entry_id.decode(), _ROLES[fields[0]], fields[1].decode())
+    if len(fields) == 4 and fields[2] == b"metadata":  # as adapters write them by the thousand
+        return Message(entry_id.decode(), _ROLES[fields[0]], fields[1].decode(), _decode(fields[3]))
     return Message(**message_values(entry))
 
 
