@@ -27,7 +27,6 @@ from maestro_state.live.server import AsyncServer
 from maestro_state.live.source import AsyncLive, AsyncSource
 from maestro_state.models.bound import Bound
 from maestro_state.models.message import Event, Message
-from maestro_state.net import connect_async
 from maestro_state.state.calls.bindings import Entries
 from maestro_state.upkeep.expiry import Expiry
 
@@ -116,9 +115,7 @@ class Adapter:
             if claimed_by is None or claimed_by is loop or claimed_by.is_closed():
                 _claims[self.maestro] = loop
                 return self.maestro.server
-        blocking = self.maestro.blocking
-        connection = connect_async(blocking.address, revive=blocking.revive)
-        return AsyncServer(connection, blocking.server.terms, blocking.server.now_ms)
+        return self.maestro.another_server()
 
     def binding(self, kind: str, key: str) -> Binding:
         """Return a key of a framework; nothing is asked yet."""

@@ -121,6 +121,10 @@ class AsyncMaestro:
     @cached_property
     def server(self) -> AsyncServer:
         """The server, for calls of one's own."""
+        return self.another_server()
+
+    def another_server(self) -> AsyncServer:
+        """Return the server with connections of its own: for an event loop beside the one that uses this Maestro."""
         blocking = self.blocking
         connection = connect_async(blocking.address, revive=blocking.revive, client=self._client)
         return AsyncServer(connection, blocking.server.terms, blocking.server.now_ms)

@@ -161,6 +161,15 @@ async def test_what_has_ended_is_read_as_before_and_gone_on_with(backend: Backen
         rows = [row for row in await maestro.sessions.list() if row.bound_to == Bound("openai", "t")]
         assert len(rows) == 2
 
+        # Once more: what the fork only took over is in its archive too.
+        await maestro.sessions.end(second)
+        for key in maestro.server.terms.keys.session(second):
+            backend.raw.delete(key)
+        assert await thread.kept() == {"head": b"c"}
+        await thread.write(Entries().message("user", "e"))
+        assert [one.content for one in await thread.messages()] == ["a", "b", *"ddddd", "e"]
+        assert await thread.kept() == {"head": b"c"}
+
 
 async def test_deleting_leaves_nothing(backend: Backend):
     """The sessions of a key, what they were forked from under it, their archives and the binding go."""

@@ -41,5 +41,9 @@ emit(admitted, events, {'type', 'session.forked', 'from', redis.call('HGET', ses
 redis.call('HDEL', session, 'filling')
 admitted.touched_at = 0  -- now it is to be seen
 -- A fork takes over active items only: what it was filled with is what it has.
-return settle(admitted, {'OK', admitted.last_id}, {},
-              {'state', target, 'ctx_seq', ctx_seq, 'active_items', redis.call('HLEN', items)})
+local changes = {'state', target, 'ctx_seq', ctx_seq, 'active_items', redis.call('HLEN', items)}
+if redis.call('EXISTS', kept) == 1 then
+  changes[#changes + 1] = 'kept_id'
+  changes[#changes + 1] = admitted.last_id
+end
+return settle(admitted, {'OK', admitted.last_id}, {}, changes)
