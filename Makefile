@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
 DOCS := .venv-docs
+REACH := .venv-reach
 PIP := $(BIN)/pip --disable-pip-version-check -q
 # Words for `make bench`: questions to ask instead of all, and options.
 QUESTIONS ?=
@@ -13,12 +14,13 @@ WORKERS ?= 2
 # The real AI tools, for `make test-tools`.
 TOOLS := .tools
 
-.PHONY: help demo test test-tools lint generate bench docs setup clean
+.PHONY: help demo test test-tools test-reach lint generate bench docs setup clean
 
 help:
 	@echo "make demo      show Maestro at work: one session, three terminals"
 	@echo "make test      set everything up and run every check and test"
 	@echo "make test-tools  install the six real AI tools and try each through Maestro (no account needed)"
+	@echo "make test-reach  run the adapters and servers against the frameworks they are for (installs them)"
 	@echo "make lint      ruff, mypy, import rules, generated code"
 	@echo "make generate  write the generated code and documents anew"
 	@echo "make bench     measure Maestro beside the limit and its peers"
@@ -52,6 +54,16 @@ $(TOOLS)/.installed: tests/real_tools/package.json
 
 test-tools: setup $(TOOLS)/.installed
 	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$(CURDIR)/$(TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.real_tools.matrix --write
+
+# The frameworks bring a hundred packages: into an environment of their own, which `make test` does without.
+$(REACH)/.installed: pyproject.toml tests/constraints.txt tests/reach/constraints.txt
+	$(PYTHON) -m venv $(REACH)
+	$(REACH)/bin/pip --disable-pip-version-check -q install -c tests/constraints.txt -c tests/reach/constraints.txt \
+		-e ".[dev,reach]"
+	@touch $@
+
+test-reach: $(REACH)/.installed
+	$(REACH)/bin/pytest -n $(WORKERS) --dist loadgroup -o filterwarnings=default tests/reach
 
 lint: setup
 	$(BIN)/ruff check .
@@ -88,4 +100,4 @@ docs: $(DOCS)/.installed
 	@echo "site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DOCS) $(TOOLS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(DOCS) $(REACH) $(TOOLS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

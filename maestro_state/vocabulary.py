@@ -71,6 +71,8 @@ _EXECUTING: _Row = {_S.RUNNING: (_S.RUNNING,)}
 #: Script → state it may be called in → states it may leave behind.
 TRANSITIONS: dict[str, _Row] = {
     "add_message": _UNMOVED,
+    "add_entries": _UNMOVED,
+    "retract_last": _UNMOVED,
     "set_field": _UNMOVED,
     "attach_terminal": _UNMOVED,
     "finalize_session": {state: (_S.FINALIZED,) for state in LIVE if state is not _S.RUNNING},

@@ -8,8 +8,9 @@ from typing import Any
 from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
 from maestro_state._sync.whole import whole
-from maestro_state.models.message import Message
+from maestro_state.models.message import Message, with_retractions
 from maestro_state.state.calls import messages as ops
+from maestro_state.state.scripts import Query
 
 
 class Messages:
@@ -49,7 +50,7 @@ class Messages:
         """Read the last messages, oldest first."""
         session_id = self._sessions.resolve(ref)
         query = ops.last_messages(self._server.terms, session_id, count)
-        found: list[Message] = self._server.fetch_of(session_id, query)
+        found = self._read(session_id, query)
         found = found or (self._sessions.source(session_id)).messages(last=count)
         return self._whole(session_id, found)
 
@@ -57,9 +58,15 @@ class Messages:
         """Read the messages after one, or all of them."""
         session_id = self._sessions.resolve(ref)
         query = ops.messages_since(self._server.terms, session_id, message_id)
-        found: list[Message] = self._server.fetch_of(session_id, query)
+        found = self._read(session_id, query)
         found = found or (self._sessions.source(session_id)).messages(since=message_id)
         return self._whole(session_id, found)
+
+    def _read(self, session_id: str, query: Query) -> list[Message]:
+        """Read messages, those marked that were taken back."""
+        taken_back = ops.read_retracted(self._server.terms, session_id)
+        found, retracted = self._server.fetch_of(session_id, query, taken_back)
+        return with_retractions(found, retracted)
 
     def _whole(self, session_id: str, messages: list[Message]) -> list[Message]:
         """Return messages with what they only refer to; most refer to nothing."""
@@ -71,6 +78,6 @@ class Messages:
         """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
         source = self._sessions.source(ref)
         summary = source.summary()
-        if summary is None:
-            return whole(source, source.messages())
-        return [summary, *whole(source, source.messages(since=summary.id))]
+        found = source.messages(since=summary.id if summary else None)
+        handed_out = whole(source, [message for message in found if not message.retracted_at])
+        return [summary, *handed_out] if summary else handed_out

@@ -19,6 +19,7 @@ from maestro_state.errors import (
 )
 from maestro_state._sync.server import Server
 from maestro_state.local.project import Project
+from maestro_state.models.bound import Bound
 from maestro_state.models.names import is_session_id, pick
 from maestro_state.models.session import Field, Session, SessionList
 from maestro_state.state.calls import index as index_ops
@@ -73,6 +74,13 @@ class Records:
             return active
         if is_session_id(wanted):
             return wanted
+        if ":" in wanted and (bound := Bound.in_reference(wanted)):
+            from maestro_state._sync.bindings import BoundKeys
+
+            found = BoundKeys(self._server, self._places).find(bound.kind, bound.key)
+            if found is None:
+                raise SessionNotFound(wanted[:80])
+            return found
         if wanted == "latest":
             newest = [row.id for row in self.newest(1)]
             return pick(wanted, newest or self._all_ids())

@@ -17,6 +17,7 @@ from maestro_state.state import scripts
 
 if TYPE_CHECKING:
     from maestro_state.aio.rooms.archives import AsyncArchives
+    from maestro_state.aio.rooms.bindings import AsyncBindings
     from maestro_state.aio.rooms.context import AsyncContext
     from maestro_state.aio.rooms.discussions import AsyncDiscussions
     from maestro_state.aio.rooms.doctor import AsyncHealth
@@ -119,6 +120,10 @@ class AsyncMaestro:
     @cached_property
     def server(self) -> AsyncServer:
         """The server, for calls of one's own."""
+        return self.another_server()
+
+    def another_server(self) -> AsyncServer:
+        """Return the server with connections of its own: for an event loop beside the one that uses this Maestro."""
         blocking = self.blocking
         connection = connect_async(blocking.address, revive=blocking.revive, client=self._client)
         return AsyncServer(connection, blocking.server.terms, blocking.server.now_ms)
@@ -140,6 +145,13 @@ class AsyncMaestro:
             lambda session_id: Expiry(blocking.server, blocking.places).freeze(session_id),
             lambda: [row.id for row in blocking.sessions.list(everything=True)],
         )
+
+    @cached_property
+    def bindings(self) -> AsyncBindings:
+        """Find, make and go on with the sessions that keys of other frameworks are bound to."""
+        from maestro_state.aio.rooms.bindings import AsyncBindings
+
+        return AsyncBindings(self._companion, lambda maestro: maestro.bindings, self.server, self.places)
 
     @cached_property
     def archive(self) -> AsyncArchives:

@@ -46,7 +46,15 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
             send()
             size = 0
+    for name, value in source.kept().items():
+        batch += ["kept", name, value]
+        size += len(value)
+        if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
+            send()
+            size = 0
     for found in source.messages():
+        if found.retracted_at:
+            continue  # it stays in the record of the origin
         (message,) = whole(source, [found])  # one at a time: together they may be as large as all outputs
         # The runs stay where they are: an excerpt of what is too long for one is all that comes along.
         row = msgspec.json.encode(stored_fields(_copied(message, session.id)))

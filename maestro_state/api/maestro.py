@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.queue import Queue
     from maestro_state.api.archives import Archives
+    from maestro_state.api.bindings import Bindings
     from maestro_state.api.context import Context
     from maestro_state.api.discussions import Discussions
     from maestro_state.api.runs import Runs
@@ -75,6 +76,13 @@ class Maestro:
         from maestro_state.api.sessions import Sessions
 
         return Sessions(self.server, self.project, self.pinned, lambda: self.places, lambda: self.queue)
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """Find, make and go on with the sessions that keys of other frameworks are bound to."""
+        from maestro_state.api.bindings import Bindings
+
+        return Bindings(self.server, self.places, self.sessions, self.project)
 
     @cached_property
     def places(self) -> Places:

@@ -89,6 +89,13 @@ class AsyncArchived:
             return [message for message in found if id_order(message.id) > id_order(since)]
         return found if last is None else found[-last:]
 
+    async def kept(self, names: list[str] | None = None, *, prefix: str = "") -> dict[str, bytes]:
+        """Return what a framework keeps of its own, under some names, those with a prefix, or all."""
+        found = await in_thread(self._archive.kept)
+        if prefix:
+            return {name: value for name, value in found.items() if name.startswith(prefix)}
+        return found if names is None else {name: found[name] for name in names if name in found}
+
     async def field(self, name: str) -> Field:
         """Return a settable field with its revision."""
         fields, record = await in_thread(self._archive.fields), await in_thread(self._archive.record)

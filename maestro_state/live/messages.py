@@ -7,8 +7,9 @@ from typing import Any
 from maestro_state.live.records import AsyncRecords
 from maestro_state.live.server import AsyncServer
 from maestro_state.live.whole import whole
-from maestro_state.models.message import Message
+from maestro_state.models.message import Message, with_retractions
 from maestro_state.state.calls import messages as ops
+from maestro_state.state.scripts import Query
 
 
 class AsyncMessages:
@@ -48,7 +49,7 @@ class AsyncMessages:
         """Read the last messages, oldest first."""
         session_id = await self._sessions.resolve(ref)
         query = ops.last_messages(self._server.terms, session_id, count)
-        found: list[Message] = await self._server.fetch_of(session_id, query)
+        found = await self._read(session_id, query)
         found = found or await (await self._sessions.source(session_id)).messages(last=count)
         return await self._whole(session_id, found)
 
@@ -56,9 +57,15 @@ class AsyncMessages:
         """Read the messages after one, or all of them."""
         session_id = await self._sessions.resolve(ref)
         query = ops.messages_since(self._server.terms, session_id, message_id)
-        found: list[Message] = await self._server.fetch_of(session_id, query)
+        found = await self._read(session_id, query)
         found = found or await (await self._sessions.source(session_id)).messages(since=message_id)
         return await self._whole(session_id, found)
+
+    async def _read(self, session_id: str, query: Query) -> list[Message]:
+        """Read messages, those marked that were taken back."""
+        taken_back = ops.read_retracted(self._server.terms, session_id)
+        found, retracted = await self._server.fetch_of(session_id, query, taken_back)
+        return with_retractions(found, retracted)
 
     async def _whole(self, session_id: str, messages: list[Message]) -> list[Message]:
         """Return messages with what they only refer to; most refer to nothing."""
@@ -70,6 +77,6 @@ class AsyncMessages:
         """Read what a model is handed: the context_summary in place of the messages it stands for, then the rest."""
         source = await self._sessions.source(ref)
         summary = await source.summary()
-        if summary is None:
-            return await whole(source, await source.messages())
-        return [summary, *await whole(source, await source.messages(since=summary.id))]
+        found = await source.messages(since=summary.id if summary else None)
+        handed_out = await whole(source, [message for message in found if not message.retracted_at])
+        return [summary, *handed_out] if summary else handed_out

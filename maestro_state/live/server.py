@@ -21,7 +21,7 @@ from maestro_state.models.schema import check
 from maestro_state.net.faults import ReplyError
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.state.calls.contents import server_uptime
-from maestro_state.state.calls.index import entry_of, index_session
+from maestro_state.state.calls.index import IndexEntry, entry_of, index_session
 from maestro_state.state.calls.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.scripts import Call, Query
@@ -137,13 +137,14 @@ class AsyncServer:
             return recorded
         return found
 
-    async def fetch_of(self, session_id: str, query: Query) -> Any:
-        """Run one plain read of a session's other keys, if its record is of a form that is known: one round trip."""
+    async def fetch_of(self, session_id: str, *queries: Query) -> list[Any]:
+        """Run plain reads of a session's other keys, if its record is of a form that is known: one round trip."""
         record = self.terms.keys.of_session(session_id, "session")
+        commands = [("HGET", record, "schema"), *(query.command for query in queries)]
         try:
-            number, reply = await self.connection.calls([("HGET", record, "schema"), query.command])
+            number, *replies = await self.connection.calls(commands)
             check(f"session {session_id}", number)
-            return query.read(reply)
+            return [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
         except (ReplyError, *UNREADABLE) as error:
             raise damage(error, record) from error
 
@@ -180,8 +181,20 @@ class AsyncServer:
         """Bring the index up to date, if there is a summary that says it is due."""
         if summary:
             # The change itself is done: with no memory left for the index it must not seem undone.
+            entry = entry_of(session_id, summary)
             with suppress(ServerStorageError):
-                await self.run(index_session(self.terms, entry_of(session_id, summary)))
+                await self.run(index_session(self.terms, entry))
+                if entry.bound:
+                    await self._keep_bound(entry)
+
+    async def _keep_bound(self, entry: IndexEntry) -> None:
+        """Have the key of a framework that a session is bound to live as long as the session."""
+        from maestro_state.models.bound import Bound
+        from maestro_state.state.calls.bindings import bind_session
+
+        bound = Bound(*entry.bound) if entry.bound else None
+        if bound:
+            await self.run(bind_session(self.terms, bound, entry.id, entry.ttl_ms, instead_of=entry.id))
 
     async def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
         """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from maestro_state.live.server import AsyncServer
+from maestro_state.live.server import UNREADABLE, AsyncServer, damage
 from maestro_state.models.context import ContextItem
-from maestro_state.models.message import Event, Message
+from maestro_state.models.message import Event, Message, with_retractions
 from maestro_state.models.run import RelevantOutput, Run, SentItem, last_output
 from maestro_state.models.session import Field, Session
+from maestro_state.net.faults import ReplyError
+from maestro_state.state.calls import bindings as binding_ops
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import contents, paging
 from maestro_state.state.calls import events as event_ops
@@ -117,14 +119,18 @@ class AsyncLive:
 
     async def blobs(self, digests: list[str]) -> AsyncIterator[tuple[str, bytes]]:
         """Yield contents by their digests, a megabyte at a time: some are used while the next are on their way."""
-        connection, key = self._server.connection, self._server.terms.keys.of_session(self.id, "blobs")
-        sizes = await connection.calls([("HSTRLEN", key, digest) for digest in digests])
-        batches = paging.in_batches(digests, sizes)
+        async for digest, content in self._values("blobs", digests):
+            yield digest, contents.read_blob(self._server.terms, self.id, digest).read(content)
+
+    async def _values(self, hash_name: str, names: list[str]) -> AsyncIterator[tuple[str, bytes | None]]:
+        connection, key = self._server.connection, self._server.terms.keys.of_session(self.id, hash_name)
+        sizes = await connection.calls([("HSTRLEN", key, name) for name in names])
+        batches = paging.in_batches(names, sizes)
         commands = iter([("HMGET", key, *batch) for batch in batches])
         waiting = iter(batches)
         async for found in connection.replies(next(commands, None), lambda _: next(commands, None)):
-            for digest, content in zip(next(waiting), found, strict=True):
-                yield digest, contents.read_blob(self._server.terms, self.id, digest).read(content)
+            for name, content in zip(next(waiting), found, strict=True):
+                yield name, content
 
     async def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content."""
@@ -166,7 +172,29 @@ class AsyncLive:
         query = message_ops.messages_since(terms, self.id, since)
         if since is None and last is not None:
             query = message_ops.last_messages(terms, self.id, last)
-        found: list[Message] = await self._server.fetch(query)
+        retracted = message_ops.read_retracted(terms, self.id)
+        commands = [query.command, retracted.command]
+        try:
+            messages, taken_back = await self._server.connection.calls(commands)
+            return with_retractions(query.read(messages), retracted.read(taken_back))
+        except (ReplyError, *UNREADABLE) as error:
+            raise damage(error, str(query.command[1])) from error
+
+    async def kept(self, names: list[str] | None = None, *, prefix: str = "") -> dict[str, bytes]:
+        """Return what a framework keeps of its own, under some names, those with a prefix, or all."""
+        if prefix:
+            return await self._scanned(prefix)
+        if names is None:
+            names = await self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
+        return {name: value async for name, value in self._values("kept", names) if value is not None}
+
+    async def _scanned(self, prefix: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        cursor = -1
+        while cursor:
+            query = binding_ops.scan_kept(self._server.terms, self.id, prefix, max(cursor, 0))
+            cursor, page = await self._server.fetch(query)
+            found |= page
         return found
 
     async def message_pages(self, start: str, end: str) -> AsyncIterator[list[Message]]:

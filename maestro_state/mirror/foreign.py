@@ -14,8 +14,9 @@ import msgspec
 from maestro_state.clock import from_iso, iso
 from maestro_state.errors import FileCorrupt
 from maestro_state.mirror.layouts.session import is_dense
+from maestro_state.models.bound import from_document
 from maestro_state.models.context import ContextItem, Snapshot
-from maestro_state.models.names import slug_of
+from maestro_state.models.names import is_stream_id, slug_of
 from maestro_state.models.run import Flags, OutputRef, RelevantOutput, Run, SentItem, Usage
 from maestro_state.models.session import Counters, Session, Stats
 from maestro_state.vocabulary import Liveness, SessionState
@@ -105,7 +106,14 @@ def session(session_id: str, row: dict[str, Any], mtime_ms: int) -> Session:
         ttl_seconds=_number(row, "ttl_seconds"),
         forked_from=_text(row, "forked_from"),
         cleanup_at=_time(row, "cleanup_at"),
+        bound=from_document(row.get("bound")),
     )
+
+
+def retracted(stored: Any) -> dict[str, int]:
+    """Return which messages were taken back and when, as far as it makes sense."""
+    rows = stored.items() if isinstance(stored, dict) else ()
+    return {name: at for name, at in rows if is_stream_id(name.removeprefix("..")) and type(at) is int and at >= 0}
 
 
 def item(item_id: str, row: dict[str, Any]) -> ContextItem:

@@ -24,6 +24,7 @@ from maestro_state.local.project import INDEX, SET_ASIDE, IndexRow, Project
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts.session import SESSION
 from maestro_state.mirror.reader import ArchivedSession
+from maestro_state.models.bound import Bound
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
 from maestro_state.vocabulary import Liveness
@@ -34,7 +35,7 @@ _EXPIRED = str(Liveness.EXPIRED)
 CACHE = ".listing"
 CACHED_FROM = 64
 _CACHE_LIMIT = 64 * 1024 * 1024
-_FORMAT = 1
+_FORMAT = 2
 #: A file changed less than this before it was read may change again without a new time.
 _SETTLED_NS = 100_000_000
 
@@ -60,10 +61,13 @@ class ArchivedSummary(SessionSummary, msgspec.Struct, frozen=True, kw_only=True,
     active: bool = False
     archived: bool = True
     orphan: bool = False
+    bound_to: Bound | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the row as it is printed: with all its fields, since its record has no more to say."""
-        return msgspec.structs.asdict(self)
+        fields = msgspec.structs.asdict(self)
+        bound = fields.pop("bound_to")
+        return fields | ({"bound": bound.document()} if bound else {})
 
 
 class _Cache(msgspec.Struct, array_like=True):
@@ -232,6 +236,7 @@ def _record(
         updated_at=session.updated_at,
         finalized_at=session.finalized_at,
         user_id=session.user_id,
+        bound_to=session.bound,
     )
     return row, stamp
 

@@ -20,7 +20,7 @@ from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.view import View, open_view
 from maestro_state.models.context import ContextItem
-from maestro_state.models.message import Event, Message
+from maestro_state.models.message import Event, Message, with_retractions
 from maestro_state.models.run import PREVIEW_BYTES, RelevantOutput, Run, SentItem, preview
 from maestro_state.models.session import Session
 
@@ -33,6 +33,7 @@ _ENTRY_ID = re.compile(r"[0-9]{1,14}(?:-[0-9]{1,20})?", re.ASCII)
 
 _message = msgspec.json.Decoder(Message).decode
 _event = msgspec.json.Decoder(Event).decode
+_kept = msgspec.json.Decoder(layout.Kept).decode
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -317,8 +318,18 @@ class ArchivedSession:
         return layout.encode_record(msgspec.structs.replace(own, runs=kept, relevant=relevant))
 
     def messages(self) -> list[Message]:
-        """Return every message."""
-        return list(self._lines(layout.MESSAGES, _message))
+        """Return every message, those marked that were taken back."""
+        found = list(self._lines(layout.MESSAGES, _message))
+        return with_retractions(found, foreign.retracted(self.fields().get("retracted")))
+
+    def kept(self) -> dict[str, bytes]:
+        """Return what a framework keeps of its own, by name."""
+        with self._tree() as tree:
+            lines = _split_lines(tree.pieces(layout.KEPT) or iter(()), first=b"[")
+            try:
+                return {one.name: one.value for one in (_kept(line or b"") for line in lines)}
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+                raise self._damage(layout.KEPT, f"is damaged ({error})") from error
 
     def events(self) -> Iterator[Event]:
         """Yield the stored events, in order."""
@@ -347,8 +358,8 @@ class ArchivedSession:
                     raise FileCorrupt(f"{self._where(path)} is damaged in line {number} ({error})") from error
 
 
-def _split_lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
-    """Yield the lines; None, and no more, in place of one that is too long or does not begin as an object does."""
+def _split_lines(pieces: Iterator[bytes], first: bytes = b"{") -> Iterator[bytes | None]:
+    """Yield the lines; None, and no more, in place of one that is too long or does not begin as its value does."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -356,7 +367,7 @@ def _split_lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
         if whole:
             yield from (line for line in (b"".join((*waiting, whole[0])), *whole[1:]) if line)
             waiting, size = [], 0
-        if not size and rest and rest[:1] != b"{":
+        if not size and rest and rest[:1] != first:
             yield None
             return
         waiting.append(rest)

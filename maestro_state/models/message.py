@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     parent_id: str | None = None
     user: str | None = None
     content_ref: str | None = None  #: where the whole content is, when this is only an excerpt
+    retracted_at: str | None = None  #: since when it is no longer handed out; it stays in the record
 
     @property
     def timestamp(self) -> str:
@@ -37,7 +39,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     def parts(self) -> dict[str, Any]:
         """Return what not every message has."""
-        rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user", "content_ref")
+        rest = ("metadata", "tool_calls", "tool_results", "parent_id", "user", "content_ref", "retracted_at")
         return {name: value for name in rest if (value := getattr(self, name)) is not None}
 
 
@@ -62,6 +64,20 @@ class Event(msgspec.Struct, frozen=True):
     def document(self) -> dict[str, Any]:
         """Return the event as `watch --json` prints it."""
         return {"id": self.id, "ts": self.ts, "type": self.type, "data": self.data}
+
+
+def with_retractions(messages: list[Message], retracted: Mapping[str, int]) -> list[Message]:
+    """Mark what was taken back; `retracted` has ids, and `..id` for all messages up to that one, with when it was."""
+    if not retracted:
+        return messages
+    spans = sorted((id_order(name[2:]), at) for name, at in retracted.items() if name.startswith("..") and name != "..")
+
+    def taken_back(message: Message) -> int | None:
+        times = [at for until, at in spans if id_order(message.id) <= until]
+        return min((*times, retracted[message.id]) if message.id in retracted else times, default=None)
+
+    marked = ((message, taken_back(message)) for message in messages)
+    return [one if at is None else msgspec.structs.replace(one, retracted_at=iso(at)) for one, at in marked]
 
 
 def id_time(entry_id: str) -> str:

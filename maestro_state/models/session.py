@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from maestro_state.models.bound import Bound
 from maestro_state.models.run import ToolOptions
 
 #: Fields of the record that `session get` and `session set` work on, and whether they hold a JSON object.
@@ -61,6 +62,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     ttl_seconds: int
     forked_from: str | None = None
     cleanup_at: str | None = None  #: when cleanup last removed something from its archive
+    bound: Bound | None = None  #: the key of a framework that it is the session of
 
 
 #: The fields of a row of `session list`, as they are printed.
@@ -102,6 +104,8 @@ class SessionSummary:
         def archived(self) -> bool: ...
         @property
         def orphan(self) -> bool: ...
+        @property
+        def bound_to(self) -> Bound | None: ...
 
     def document(self) -> dict[str, Any]:
         """Return the row as it is printed; what may be absent is left out where it is."""
@@ -110,6 +114,8 @@ class SessionSummary:
             del fields["finalized_at"]
         if not fields["user_id"]:
             del fields["user_id"]
+        if self.bound_to is not None:
+            fields["bound"] = self.bound_to.document()
         return fields
 
     def __eq__(self, other: object) -> bool:

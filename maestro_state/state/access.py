@@ -27,7 +27,8 @@ PASSWORD_MIN = 16
 #: What scripts and rooms use, by the type of key.
 DATA = (
     "exists", "dump", "del", "unlink", "expire", "pexpire", "pexpireat", "ttl", "pttl", "type", "get", "set",
-    "hget", "hmget", "hgetall", "hvals", "hkeys", "hlen", "hstrlen", "hexists", "hset", "hsetnx", "hincrby", "hdel",
+    "hget", "hmget", "hgetall", "hvals", "hkeys", "hlen", "hstrlen", "hexists", "hscan", "hset", "hsetnx",
+    "hincrby", "hdel",
     "lpos", "llen", "lindex", "lrange", "lrem", "lpop", "blpop", "rpush",
     "sadd", "srem", "scard", "sismember", "smembers",
     "xadd", "xdel", "xlen", "xrange", "xrevrange", "xread",

@@ -41,7 +41,13 @@ SESSION_KEYS = (
         "terminals by when they count as gone",
         "attach_terminal, keep_terminal, detach_…",
     ),
+    Key("kept", ":kept", "hash", "what a framework keeps of its own, by name", "add_entries, fill_session"),
+    Key("retracted", ":retracted", "hash", "messages taken back, or `..id` for all up to one → when", "retract_…"),
 )
+
+#: Which session the key of a framework is bound to. The tag is the digest of that key: whoever comes with it does not
+#: know the session yet. Renewed with the session, and there longer than it: then it says which archive to go on from.
+BINDING_KEYS = (Key("binding", ":binding", "string", "the id of the session that a key is bound to", "bind_session"),)
 
 #: Keys that span sessions; renewed by every write to the index, to the longest life of any session in it.
 INDEX_KEYS = (
@@ -125,6 +131,7 @@ KEY_GROUPS = {
     "work": WORK_KEYS,
     "work_index": WORK_INDEX_KEYS,
     "parcel": PARCEL_KEYS,
+    "binding": BINDING_KEYS,
 }
 
 #: Group → names of its keys, in the order every script gets them.
@@ -236,6 +243,10 @@ class Keyspace:
     def parcel(self, token: str) -> tuple[str, ...]:
         """Return the keys of a parcel."""
         return self._tagged(token, PARCEL_KEYS)
+
+    def binding(self, digest: str) -> tuple[str, ...]:
+        """Return the key that says what a framework's key is bound to."""
+        return tuple(f"{self.namespace}:{{{digest}}}{key.suffix}" for key in BINDING_KEYS)
 
     def _work(self, work_id: str) -> tuple[str, ...]:
         """Return all keys of a work session, in table order."""

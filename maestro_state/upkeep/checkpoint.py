@@ -121,6 +121,7 @@ class Checkpoints:
             if is_known and not is_frozen and not moment.is_whole:
                 generation.change_in_place()
             _write_contents(generation, live, moment, before)
+            _write_kept(generation, live, moment)
             if old and not is_known:
                 merge_streams(generation, live, moment)
             else:
@@ -171,10 +172,20 @@ def _write_contents(generation: Generation, live: Live, moment: Moment, before: 
     generation.put(layout.SESSION, layout.pretty(document))
 
 
+def _write_kept(generation: Generation, live: Live, moment: Moment) -> None:
+    """Write what a framework keeps of its own, if that changed since; what changes meanwhile is written next time."""
+    changed_at, old = moment.fields.get("kept_id"), generation.old
+    if changed_at is None:
+        generation.leave_out(layout.KEPT)
+    elif not generation.has(layout.KEPT) or old is None or id_order(changed_at) > id_order(old.last_id):
+        rows = [layout.Kept(name, value) for name, value in sorted(live.kept().items())]
+        generation.put(layout.KEPT, layout.json_lines(rows))
+
+
 def _wanted(moment: Moment) -> set[str]:
     """Return every file the archive of a session has: there may be others, of a history that the server gave up."""
     wanted = {layout.SESSION, layout.ACTIVE, layout.LAST_OUTPUT, layout.RELEVANT, layout.RECORD,
-              layout.MESSAGES, layout.EVENTS, layout.CHUNKS}  # fmt: skip
+              layout.MESSAGES, layout.EVENTS, layout.CHUNKS, layout.KEPT}  # fmt: skip
     for item in moment.items:
         wanted |= {layout.item_path(item.id), layout.blob_path(item.id)}
     for run in moment.runs:

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from maestro_state import AsyncMaestro, Maestro, Terminal
+from maestro_state.adapters.binding import Adapter, Entries
 from maestro_state.errors import Conflict, InvalidTransition, SessionNotFound
 from maestro_state.net import ReplyError
 from maestro_state.state.scripts import load
@@ -130,3 +131,22 @@ def test_keys_of_two_sessions_in_one_script_are_refused(project, url, nodes):
         with pytest.raises(ReplyError):
             maestro.server.connection.script(load("delete_session"), mixed, ())
         assert str(raw_call(nodes.nodes[0], "EVAL", "return 1", len(mixed), *mixed)).startswith("CROSSSLOT")
+
+
+async def test_bound_keys_on_a_cluster(project, url, nodes):
+    """A binding is in a slot of its own, its session in another: one session all the same, and a fork of it later."""
+    async with Adapter(project=project) as adapter:
+        threads = [adapter.binding("langgraph", "thread") for _ in range(8)]
+        await asyncio.gather(*(one.write(Entries().message("user", "a").set("n", b"1")) for one in threads))
+        first = await threads[0].find()
+        assert [row.id for row in await adapter.maestro.sessions.list()] == [first]
+        assert len(await threads[0].messages()) == 8
+        await threads[0].pop()
+        await adapter.maestro.sessions.end(first)
+        await asyncio.gather(*(one.write(Entries().message("user", "b")) for one in threads))
+        second = await threads[1].find()
+        assert (await adapter.maestro.sessions.read(second)).forked_from == first
+        assert [one.content for one in await threads[2].messages()] == ["a"] * 7 + ["b"] * 8
+        assert await threads[2].kept() == {"n": b"1"}
+        assert await threads[3].delete()
+        assert await adapter.maestro.sessions.list(everything=True) == []

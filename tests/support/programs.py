@@ -102,6 +102,26 @@ def write(project: str, session_id: str, name: str) -> None:
             number += 1
 
 
+def bind(project: str, key: str, name: str) -> None:
+    """Write batches of three under a framework's key until asked to leave; print the number of each acknowledged."""
+    from maestro_state.adapters.binding import Adapter, Entries
+
+    asked = _asked_to_leave()
+
+    async def write() -> None:
+        async with Adapter(project=project) as adapter:
+            thread, number = adapter.binding("openai", key), 0
+            while not asked.is_set():
+                step = Entries()
+                for part in range(3):
+                    step.message("user", f"{name}:{number}:{part}")
+                await thread.write(step.set(name, str(number)))
+                print(number, flush=True)
+                number += 1
+
+    asyncio.run(write())
+
+
 def crowd(project: str, session_id: str, name: str, terminals: str, count: str) -> None:
     """Be several terminals, each with a connection of its own, adding messages at once."""
     from maestro_state import AsyncMaestro
@@ -155,5 +175,12 @@ def schedule(project: str) -> None:
 
 
 if __name__ == "__main__":
-    programs = {"write": write, "crowd": crowd, "follow": follow, "rewrite": rewrite, "schedule": schedule}
+    programs = {
+        "write": write,
+        "bind": bind,
+        "crowd": crowd,
+        "follow": follow,
+        "rewrite": rewrite,
+        "schedule": schedule,
+    }
     programs[sys.argv[1]](*sys.argv[2:])

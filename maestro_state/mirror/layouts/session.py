@@ -11,6 +11,7 @@ exports/                           what `maestro export` wrote
 Beside it, what that layout has no place for:
 
 runs/0001/activity.jsonl           what the run's agent did, one line each
+kept.jsonl                         what a framework keeps of its own in a session bound to a key of it: name, value
 messages.jsonl  events.jsonl  outputs.jsonl    one line each, in order of their ids; outputs only where chunks end
 maestro.json                       everything of the record that session.json has no field for, and the whole contents
 manifest.json                      every file with its SHA-256, and how far the archive goes
@@ -36,7 +37,7 @@ from maestro_state.models.run import RelevantOutput, Run
 SESSION, ACTIVE, LAST_OUTPUT, RELEVANT = (
     "session.json", "context/active.json", "outputs/last_output.json", "outputs/relevant.json",
 )  # fmt: skip
-MESSAGES, EVENTS, CHUNKS = "messages.jsonl", "events.jsonl", "outputs.jsonl"
+MESSAGES, EVENTS, CHUNKS, KEPT = "messages.jsonl", "events.jsonl", "outputs.jsonl", "kept.jsonl"
 RECORD, MANIFEST = "maestro.json", "manifest.json"
 
 #: Folders every archive has, filled or not.
@@ -65,7 +66,7 @@ FORMAT = 1
 ITEM_ID = re.compile(r"ctx-[0-9]{4,9}", re.ASCII)
 RUN_ID = re.compile(r"[0-9]{4,9}", re.ASCII)
 _OWN = re.compile(
-    r"(session|maestro|manifest)\.json|(messages|events|outputs)\.jsonl|context/active\.json"
+    r"(session|maestro|manifest)\.json|(messages|events|outputs|kept)\.jsonl|context/active\.json"
     r"|outputs/(last_output|relevant)\.json|context/items/ctx-[0-9]{4,9}\.json|context/blobs/ctx-[0-9]{4,9}\.txt"
     r"|runs/[0-9]{4,9}/(meta\.json|sent_context\.json|activity\.jsonl|(prompt|output|stdin|history|project)\.txt)",
     re.ASCII,
@@ -105,6 +106,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     items: list[ContextItem] = []
     runs: list[Run] = []
     relevant: list[RelevantOutput] = []
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A line of `kept.jsonl`: bytes of any kind under a name."""
+
+    name: str
+    value: bytes
 
 
 _record = msgspec.json.Decoder(Record).decode

@@ -13,6 +13,7 @@ from maestro_state.models.schema import check
 from maestro_state.models.session import SETTABLE, Session
 from maestro_state.state.calls import contents
 from maestro_state.state.calls.index import session_ids
+from maestro_state.state.calls.messages import retracted_of
 from maestro_state.state.calls.replies import accept, refusal, text
 from maestro_state.state.calls.runs import ending
 from maestro_state.state.calls.sessions import RECORD, session_of
@@ -87,7 +88,7 @@ def read_changes(terms: Terms, session_id: str, now_ms: int, before: Before) -> 
 
 
 def _moment(terms: Terms, session_id: str, now_ms: int, reply: list[Any], before: Before) -> Moment:
-    _, record, items, runs = reply
+    _, record, items, runs, taken_back = reply
     stored, run_fields = contents.fields_of(record), contents.fields_of(runs)
     found = contents.runs_in(run_fields)
     return Moment(
@@ -95,7 +96,7 @@ def _moment(terms: Terms, session_id: str, now_ms: int, reply: list[Any], before
         last_id=text(stored["last_id"]),
         archived_id=text(stored["archived_id"]) if "archived_id" in stored else None,
         project=text(stored["project"]) if "project" in stored else None,
-        fields=_fields(stored),
+        fields=_fields(stored, retracted_of(taken_back)),
         items=_merged(before.items, contents.read_items(terms, session_id).read(items)),
         runs=_merged(before.runs, found),
         relevant=_relevant(before.relevant, contents.relevant_in(run_fields)),
@@ -126,8 +127,11 @@ def _text_or_none(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _fields(stored: dict[str, bytes]) -> dict[str, Any]:
-    return {
+def _fields(stored: dict[str, bytes], retracted: dict[str, int]) -> dict[str, Any]:
+    adapted: dict[str, Any] = {"kept_id": text(stored["kept_id"])} if "kept_id" in stored else {}
+    if retracted:
+        adapted["retracted"] = retracted
+    return adapted | {
         "last_id": text(stored["last_id"]),
         "created_ms": int(stored["created_at"]),
         "revisions": {name: int(stored[f"rev:{name}"]) for name in SETTABLE if f"rev:{name}" in stored},

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from maestro_state.clock import iso
+from maestro_state.models.bound import Bound
+from maestro_state.models.bound import read as read_bound
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
 from maestro_state.state.calls.replies import text
@@ -48,6 +50,9 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tool_active: str | None
     frozen_ms: Ms | None
     archived_id: str | None
+    bound: tuple[str, str] | None = (
+        None  #: kind and key of what it is bound to; few rows have it, the others end before
+    )
 
 
 class View(NamedTuple):
@@ -63,6 +68,11 @@ class LiveSummary(SessionSummary, IndexEntry, frozen=True, array_like=True, gc=F
 
     state: StateWord
     view: View = View(0, 0, None)  #: given to each row right after decoding
+
+    @property
+    def bound_to(self) -> Bound | None:
+        """The framework's key it is bound to."""
+        return Bound(*self.bound) if self.bound else None
 
     @property
     def slug(self) -> str:
@@ -123,7 +133,8 @@ _PLACE_COST = 16
 
 def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
     """Read what includes/summary.lua answers."""
-    last_id, state, created_at, last_activity, ttl_ms, user_id, tool, frozen_at, archived_id = summary
+    last_id, state, created_at, last_activity, ttl_ms, user_id, tool, frozen_at, archived_id, stored = summary
+    bound = read_bound(stored)
     return IndexEntry(
         last_id=last_id.decode(),
         id=session_id,
@@ -135,7 +146,13 @@ def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
         tool_active=tool.decode() if tool else None,
         frozen_ms=int(frozen_at) if frozen_at else None,
         archived_id=archived_id.decode() if archived_id else None,
+        bound=(bound.kind, bound.key) if bound else None,
     )
+
+
+def _row(entry: IndexEntry) -> bytes:
+    """Write a row; what is bound to nothing is written as it always was."""
+    return _encode(entry if entry.bound else msgspec.structs.astuple(entry)[:-1])
 
 
 def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) -> Call:
@@ -147,7 +164,7 @@ def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) 
     args = (
         entry.id,
         entry.last_id,
-        _encode(entry),
+        _row(entry),
         entry.last_activity_ms,
         entry.last_activity_ms + entry.ttl_ms,
         "anew" if is_dirty and is_on_disk else int(is_dirty),
@@ -160,7 +177,7 @@ def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) 
 def read_summary(terms: Terms, session_id: str) -> Query:
     """Read what includes/summary.lua would answer; None when the session is gone, or not complete yet."""
     fields = ("last_id", "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at",
-              "archived_id", "filling")  # fmt: skip
+              "archived_id", "bound", "filling")  # fmt: skip
     command = ("HMGET", terms.keys.of_session(session_id, "session"), *fields)
     return Query(command, lambda reply: reply[:-1] if reply[0] and not reply[-1] else None)
 

@@ -28,6 +28,16 @@ _decode = msgspec.json.decode
 
 def add_message(terms: Terms, stamp: Stamp, session_id: str, role: str, content: str, parts: dict[str, Any]) -> Call:
     """Append a message; `parts` may hold metadata, tool_calls, tool_results, parent_id."""
+    fields, size = message_parts(role, content, parts)
+    if size > terms.max_value_bytes:
+        raise InvalidValue(f"the message is {size} bytes; at most {terms.max_value_bytes} are kept")
+    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *fields)
+    return Call(load("add_message"), terms.keys.session(session_id), args,
+                lambda reply: accept(reply, session_id, "adding a message"))  # fmt: skip
+
+
+def message_parts(role: str, content: str, parts: dict[str, Any]) -> tuple[list[Any], int]:
+    """Return a message as its stream stores it, and its size."""
     if role not in ROLES:
         raise InvalidValue(f"'{role[:40]}' is not a role", hint=f"one of {', '.join(ROLES)}")
     try:
@@ -42,11 +52,7 @@ def add_message(terms: Terms, stamp: Stamp, session_id: str, role: str, content:
         part = _part(name, value)
         size += len(part)
         fields += [name, part]
-    if size > terms.max_value_bytes:
-        raise InvalidValue(f"the message is {size} bytes; at most {terms.max_value_bytes} are kept")
-    args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, *fields)
-    return Call(load("add_message"), terms.keys.session(session_id), args,
-                lambda reply: accept(reply, session_id, "adding a message"))  # fmt: skip
+    return fields, size
 
 
 def _part(name: str, value: Any) -> bytes:
@@ -76,6 +82,8 @@ def message_of(entry: list[Any]) -> Message:
     entry_id, fields = entry
     if len(fields) == 2:
         return Message(entry_id.decode(), _ROLES[fields[0]], fields[1].decode())
+    if len(fields) == 4 and fields[2] == b"metadata":  # as adapters write them by the thousand
+        return Message(entry_id.decode(), _ROLES[fields[0]], fields[1].decode(), _decode(fields[3]))
     return Message(**message_values(entry))
 
 
@@ -130,6 +138,17 @@ def messages_since(terms: Terms, session_id: str, since: str | None) -> Query:
     start = f"({since}" if since else "-"
     command = ("XRANGE", terms.keys.of_session(session_id, "messages"), start, "+")
     return Query(command, _in_order)
+
+
+def read_retracted(terms: Terms, session_id: str) -> Query:
+    """Read what was taken back, and when."""
+    return Query(("HGETALL", terms.keys.of_session(session_id, "retracted")), retracted_of)
+
+
+def retracted_of(reply: list[bytes]) -> dict[str, int]:
+    """Make a table of what was taken back; the row `..` says again how far all of it was."""
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return {name.decode(): int(at) for name, at in pairs if name != b".."}
 
 
 def context_summary(terms: Terms, session_id: str) -> Query:

@@ -8,6 +8,7 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue, RunsOpen, SessionNotFound
+from maestro_state.models.bound import read as read_bound
 from maestro_state.models.names import slug_of
 from maestro_state.models.run import ToolOptions
 from maestro_state.models.schema import check
@@ -23,6 +24,7 @@ RECORD = (
     "state", "created_at", "last_activity", "ttl_ms", "user_id", "tool_active", "frozen_at", "abort_reason",
     "run_seq", "ctx_seq", "runs_success", "runs_error", "notes", "task_id", "context_summary", "project_context",
     "working_directory", "preferences", "forked_from", "schema", "tool_options", "edits_told",
+    "bound",
 )  # fmt: skip
 
 
@@ -70,6 +72,12 @@ def delete_session(terms: Terms, session_id: str, *, only_archived: bool = False
 def has_session(terms: Terms, session_id: str) -> Query:
     """Ask whether there is such a session."""
     return Query(("EXISTS", terms.keys.of_session(session_id, "session")), bool)
+
+
+def read_state(terms: Terms, session_id: str) -> Query:
+    """Ask for a session's state; None when the server does not have it."""
+    command = ("HGET", terms.keys.of_session(session_id, "session"), "state")
+    return Query(command, lambda reply: None if reply is None else text(reply))
 
 
 def read_life(terms: Terms, session_id: str, now_ms: int) -> Query:
@@ -203,4 +211,5 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
         preferences=msgspec.json.decode(stored.get("preferences", b"{}")),
         ttl_seconds=ttl_ms // 1000,
         forked_from=words("forked_from"),
+        bound=read_bound(stored.get("bound")),
     )

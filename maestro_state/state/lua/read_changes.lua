@@ -1,8 +1,8 @@
 --[[
 read_changes: the record of a session, and of its items and runs those that something happened to since an event, or may have: open ones change without one.
-KEYS     session: session events items runs
+KEYS     session: session events items runs retracted
 ARGV     since most open...
-RETURNS  OK record items runs | NOT_FOUND | MANY
+RETURNS  OK record items runs retracted | NOT_FOUND | MANY
 INCLUDES -
 ]]
 local record = redis.call('HGETALL', session)
@@ -38,4 +38,5 @@ local function read(hash, ids, suffixes)
   return found
 end
 return {'OK', record, read(items, changed.item, {'', ':removed_at'}),
-        read(runs, changed.run, {'', ':sent', ':status', ':started_at', ':end', ':relevant', ':usage', ':size', ':first'})}
+        read(runs, changed.run, {'', ':sent', ':status', ':started_at', ':end', ':relevant', ':usage', ':size', ':first'}),
+        redis.call('HGETALL', retracted)}

@@ -1,17 +1,26 @@
 --[[
-read_history: the newest messages after an id, newest first, as far as they fit: what is longer is cut to its two ends.
-KEYS     session: messages
+read_history: the newest messages after an id, newest first, as far as they fit: what is longer is cut to its two ends, what was taken back is left out.
+KEYS     session: messages retracted
 ARGV     after count most
 RETURNS  OK rows
 INCLUDES -
 ]]
 local left, wanted = tonumber(most), tonumber(count)
 local rows, last, few = {}, '+', 4
+-- What was taken back all together lies before everything that is handed out.
+local floor = redis.call('HGET', retracted, '..')
+if floor then
+  local ms, seq = string.match(floor, '^(%d+)-(%d+)$')
+  local after_ms, after_seq = string.match(after, '^(%d+)-?(%d*)$')
+  if not after_ms or tonumber(ms) > tonumber(after_ms) or (ms == after_ms and tonumber(seq) > (tonumber(after_seq) or 0)) then
+    after = floor
+  end
+end
 while left > 0 and #rows < wanted do
   -- Few at a time at first: one may be as large as the largest message there can be.
   local page = redis.call('XREVRANGE', messages, last, '(' .. after, 'COUNT', few)
   for _, entry in ipairs(page) do
-    if left > 0 and #rows < wanted then
+    if left > 0 and #rows < wanted and redis.call('HEXISTS', retracted, entry[1]) == 0 then
       local id, fields = entry[1], entry[2]
       local content, metadata = fields[2], ''
       for at = 3, #fields, 2 do

@@ -1,0 +1,102 @@
+"""Which session a framework's key is bound to, and what a framework writes there: server only, one round trip each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maestro_state.errors import NoProject
+from maestro_state.live.server import AsyncServer
+from maestro_state.models.bound import Bound
+from maestro_state.models.message import Message, with_retractions
+from maestro_state.models.names import is_session_id
+from maestro_state.net.threads import in_thread
+from maestro_state.state.calls import bindings as ops
+from maestro_state.state.calls import messages as message_ops
+from maestro_state.state.calls import sessions as session_ops
+from maestro_state.vocabulary import LIVE
+
+if TYPE_CHECKING:
+    from maestro_state.mirror.places import Places
+
+#: Frameworks that have one key only: one that is the full id of a session means that session.
+ONE_KEY = ("langgraph", "openai")
+
+
+class AsyncBoundKeys:
+    """Keys of frameworks, and what is written under them."""
+
+    def __init__(self, server: AsyncServer, places: Places) -> None:
+        """Take the archives: they know what a key was bound to when the server has let go of it."""
+        self._server = server
+        self._places = places
+
+    async def find(self, kind: str, key: str) -> str | None:
+        """Return the session that a key is bound to, live or archived; None when there is none."""
+        bound = Bound.of(kind, key)
+        try:
+            found: str | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
+        except NoProject:
+            return None  # nothing was begun here, and looking begins nothing
+        return found or await self._unbound(bound)
+
+    async def _unbound(self, bound: Bound) -> str | None:
+        """Return the session of a key that the server does not know: in the archive, or the one it is the id of."""
+        known = await in_thread(_archived, self._places, bound)
+        if known or bound.kind not in ONE_KEY or not is_session_id(bound.key):
+            return known
+        query = session_ops.has_session(self._server.terms, bound.key)
+        is_there = await self._server.fetch(query) or bound.key in await in_thread(self._places.own.ids)
+        return bound.key if is_there else None
+
+    async def messages(self, session_id: str, last: int | None = None) -> list[Message] | None:
+        """Read the messages of a session in one round trip, those marked that were taken back; None when the server
+        does not have it as a live one: then its key may mean another by now.
+        """
+        terms = self._server.terms
+        query = message_ops.messages_since(terms, session_id, None)
+        if last is not None:
+            query = message_ops.last_messages(terms, session_id, last)
+        state = session_ops.read_state(terms, session_id)
+        retracted = message_ops.read_retracted(terms, session_id)
+        word, found, taken_back = await self._server.fetch_of(session_id, state, query, retracted)
+        return with_retractions(found, taken_back) if word in LIVE else None
+
+    async def record(self, session_id: str, prefix: str) -> tuple[list[Message], dict[str, bytes]] | None:
+        """Read the messages of a session, and what is kept under names with a prefix, in one round trip unless that is
+        a great many names; None when the server does not have it as a live one.
+        """
+        terms = self._server.terms
+        queries = (
+            session_ops.read_state(terms, session_id),
+            message_ops.messages_since(terms, session_id, None),
+            message_ops.read_retracted(terms, session_id),
+            ops.scan_kept(terms, session_id, prefix),
+        )
+        word, found, taken_back, (cursor, kept) = await self._server.fetch_of(session_id, *queries)
+        while cursor:
+            cursor, page = await self._server.fetch(ops.scan_kept(terms, session_id, prefix, cursor))
+            kept |= page
+        return (with_retractions(found, taken_back), kept) if word in LIVE else None
+
+    async def write(self, session_id: str, entries: ops.Entries, *, idempotency_key: str | None = None) -> str:
+        """Write what a framework did, all of it in one step; returns the id of the last entry."""
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(idempotency_key or sequence.next_key())
+            call = ops.add_entries(self._server.terms, stamp, session_id, entries)
+            last_id: bytes = await self._server.change(session_id, call)
+        return last_id.decode()
+
+    async def retract_last(self, session_id: str) -> str | None:
+        """Take the newest message back that is handed out; returns its id, None when there is none."""
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(sequence.next_key())
+            found: bytes = await self._server.change(
+                session_id, ops.retract_last(self._server.terms, stamp, session_id)
+            )
+        return found.decode() or None
+
+
+def _archived(places: Places, bound: Bound) -> str | None:
+    from maestro_state.mirror.bound import bound_archives
+
+    return next(iter(bound_archives(places.own, bound)), None)
