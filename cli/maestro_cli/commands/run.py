@@ -91,10 +91,11 @@ def run(
         raise UsageError("the prompt comes from standard input, which --no-stdin leaves alone", hint="leave one out")
     content, source = _prompt(prompt, from_stdin, from_file)
     piped = None if source == "stdin" or no_stdin else _piped(app)
-    _report_changed_files(app, refresh=refresh)
+    session_id = app.maestro.sessions.resolve()  # once: what is said of its files is said of the session that runs
+    _report_changed_files(app, session_id, refresh=refresh)
     room = app.maestro.runs
     how = {name: options[name] for name in ("tool", "model", "mode")}
-    how |= {"arguments": arguments, "continues": _continues(goes_on, continue_from), "piped": piped}
+    how |= {"ref": session_id, "arguments": arguments, "continues": _continues(goes_on, continue_from), "piped": piped}
     how["history"] = _history(history, no_history)
     asked: dict[str, Any] = {"prompt_source": source, "prompt_file": from_file, **options, **how}
     if confirm and not dry:
@@ -171,17 +172,17 @@ def _history(count: int | None, none_of_it: bool) -> int | None:
     return 0 if none_of_it else count
 
 
-def _report_changed_files(app: App, *, refresh: bool) -> None:
+def _report_changed_files(app: App, session_id: str, *, refresh: bool) -> None:
     """Say which files are sent as they were, not as they are; or take them as they are now."""
     room = app.maestro.context
     if refresh:
-        added = room.refresh()
+        added = room.refresh(ref=session_id)
         for item in added.items[:_NAMED_MAX]:
             output.note(f"{item.source['path_rel']} is sent as it is now, as {item.id}")
         for one in added.skipped[:_NAMED_MAX]:
             output.warning(f"{one.path} is sent as it was: {one.reason}")
         return
-    stale = room.stale()
+    stale = room.stale(session_id)
     for item in stale[:_NAMED_MAX]:
         what = "is gone since" if item.drift == "missing" else "has changed since"
         output.warning(f"{item.source['path_rel']} {what} it was added as {item.id}, and is sent as it was → --refresh")
@@ -227,7 +228,7 @@ def _show_preview(argv: list[str], stdin: bytes) -> None:
 def call_worker(app: App) -> None:
     """See to it that the embedded stack is there when the run needs it."""
     if app.maestro.settings.redis_url is None:
-        from maestro_state.local.embedded import await_supervisor
+        from maestro_state.local.embedded.supervision import await_supervisor
 
         app.maestro.runs.handover.summon = lambda: await_supervisor(app.maestro.project.path)
 
