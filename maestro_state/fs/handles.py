@@ -239,15 +239,17 @@ class Folder:
         """Hold the lock of this name if nobody does; yields its descriptor, or None when somebody does."""
         descriptor = self._open_lock(name)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A file removed between open and lock protects nothing any more: the name is somebody else's by now.
-            held = is_current(descriptor, self._fd, name)
-        except BlockingIOError:
-            held = False
-        try:
-            yield descriptor if held else None
+            yield descriptor if self._try_lock(descriptor, name) else None
         finally:
             os.close(descriptor)
+
+    def _try_lock(self, descriptor: int, name: str) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        # A file removed between open and lock protects nothing any more: the name is somebody else's by now.
+        return is_current(descriptor, self._fd, name)
 
     def _open_lock(self, name: str) -> int:
         _check(name)

@@ -7,6 +7,7 @@ or nothing of it is kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
@@ -36,18 +37,23 @@ def contents_of(home: Home, session_id: str, piece_bytes: int) -> Iterator[tuple
 
     All of it is of one generation, however long it takes and whatever is checkpointed meanwhile.
     """
-    with SpooledTemporaryFile(max_size=_COPIES_BYTES) as copies:
+    with SpooledTemporaryFile(max_size=_COPIES_BYTES) as copies, ExitStack() as stack:
         tree, manifest, sizes = _copied(home, session_id, copies)
-        with tree:
-            encoded = layout.encode_manifest(manifest)
-            for at in range(0, len(encoded), piece_bytes):
-                yield layout.MANIFEST, encoded[at : at + piece_bytes]
-            for path in manifest.files:
-                pieces = _pieces(copies, sizes[path], piece_bytes) if path in sizes else tree.pieces(path, piece_bytes)
-                if pieces is None:
-                    raise FileCorrupt(f"{path} of {session_id} is missing")
-                yield path, next(pieces, b"")
-                yield from ((path, piece) for piece in pieces)
+        stack.push(tree)
+        encoded = layout.encode_manifest(manifest)
+        for at in range(0, len(encoded), piece_bytes):
+            yield layout.MANIFEST, encoded[at : at + piece_bytes]
+        for path in manifest.files:
+            pieces = _pieces(copies, sizes[path], piece_bytes) if path in sizes else tree.pieces(path, piece_bytes)
+            if pieces is None:
+                # Another generation took its place: what lasts is there too, and so is what grows, to where it was.
+                tree = stack.enter_context(open_view(home, session_id))
+                tree.manifest = manifest
+                pieces = tree.pieces(path, piece_bytes)
+            if pieces is None:
+                raise FileCorrupt(f"{path} of {session_id} is missing")
+            yield path, next(pieces, b"")
+            yield from ((path, piece) for piece in pieces)
 
 
 def _copied(home: Home, session_id: str, copies: IO[bytes]) -> tuple[View, layout.Manifest, dict[str, int]]:

@@ -18,14 +18,11 @@ from maestro_state.local.project import IndexRow, Project
 from maestro_state.mirror import foreign, removals
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
-from maestro_state.mirror.view import View, open_view
+from maestro_state.mirror.view import View, open_view, read_steadily
 from maestro_state.models.context import ContextItem
 from maestro_state.models.message import Event, Message, with_retractions
-from maestro_state.models.run import PREVIEW_BYTES, RelevantOutput, Run, SentItem, preview
+from maestro_state.models.run import PREVIEW_BYTES, OutputRef, RelevantOutput, Run, SentItem, preview
 from maestro_state.models.session import Session
-
-#: How often an archive that is changed meanwhile is read.
-_TRIES = 10
 
 _E = TypeVar("_E", Message, Event, "Chunk")
 
@@ -104,12 +101,7 @@ class ArchivedSession:
 
     def contents(self) -> tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]:
         """Return the record, the items and the runs together, of one generation."""
-        for _ in range(_TRIES):
-            with self._tree() as tree:
-                before, found = tree.stamp(), self._contents(tree)
-                if tree.stamp() == before:
-                    break
-        return found
+        return read_steadily(self._tree, self._contents)
 
     def _contents(self, tree: View) -> tuple[Session, list[ContextItem], list[Run], list[RelevantOutput]]:
         record, manifest = self._session(tree), tree.manifest
@@ -175,11 +167,14 @@ class ArchivedSession:
 
     def prompt(self, run_id: str) -> bytes:
         """Return a run's prompt; raise FileCorrupt when it is not what was sent."""
-        path = layout.run_path(_checked(run_id), "prompt.txt")
-        with self._tree() as tree:
-            wanted = self._read_run(tree, run_id).prompt_digest
-            content = tree.read(path, limit=layout.CONTENT_LIMIT)
-            manifest = tree.manifest if content is None else None
+        _checked(run_id)
+        return read_steadily(self._tree, lambda tree: self._prompt(tree, run_id))
+
+    def _prompt(self, tree: View, run_id: str) -> bytes:
+        path = layout.run_path(run_id, "prompt.txt")
+        wanted = self._read_run(tree, run_id).prompt_digest
+        content = tree.read(path, limit=layout.CONTENT_LIMIT)
+        manifest = tree.manifest if content is None else None
         if manifest and path in manifest.removed:
             raise RemovedByCleanup(f"run {run_id}", manifest.removed[path].removed_at)
         if content is None and wanted:
@@ -193,14 +188,7 @@ class ArchivedSession:
 
     def snapshot(self, item: ContextItem) -> bytes:
         """Return an item's content; raise FileCorrupt when it is not what was added."""
-        path = layout.named_blob(item.snapshot.blob)
-        with self._tree() as tree:
-            content = tree.read(path, limit=layout.CONTENT_LIMIT)
-        if content is None:
-            raise self._damage(path, "is missing")
-        if layout.is_digest(item.snapshot.digest) and layout.sha256(content) != item.snapshot.digest:
-            raise self._damage(path, "is damaged: its digest does not fit")
-        return content
+        return self._part(layout.named_blob(item.snapshot.blob), item.snapshot.digest)
 
     def blob(self, digest: str) -> bytes:
         """Return the content with this digest: an item's, or a prompt."""
@@ -217,11 +205,13 @@ class ArchivedSession:
         raise FileCorrupt(f"the archive of {self.id} has no content with digest {digest[:80]}")
 
     def _part(self, path: str, digest: str) -> bytes:
-        with self._tree() as tree:
-            content = tree.read(path, limit=layout.CONTENT_LIMIT)
+        return read_steadily(self._tree, lambda tree: self._content(tree, path, digest))
+
+    def _content(self, tree: View, path: str, digest: str) -> bytes:
+        content = tree.read(path, limit=layout.CONTENT_LIMIT)
         if content is None:
             raise self._damage(path, "is missing")
-        if layout.sha256(content) != digest:
+        if layout.is_digest(digest) and layout.sha256(content) != digest:
             raise self._damage(path, "is damaged: its digest does not fit")
         return content
 
@@ -232,20 +222,14 @@ class ArchivedSession:
         instead of passing off what is gone for an empty text.
         """
         path = layout.run_path(_checked(run_id), "output.txt")
+        wanted, is_there = read_steadily(self._tree, lambda tree: self._announced_output(tree, run_id, path))
+        if not is_there:
+            return
         with self._tree() as tree:
-            wanted = self._read_run(tree, run_id).output_ref
             pieces = tree.pieces(path)
-            if pieces is None:
-                if wanted and wanted.size != 0:
-                    if removed_at := self._removed_at(tree, path):
-                        raise RemovedByCleanup(f"the output of run {run_id}", removed_at)
-                    raise self._damage(path, "is missing")
+            if pieces is None:  # a cleanup came in between
+                yield from self.output(run_id)
                 return
-            found = tree.size(path)
-            most = layout.OUTPUT_LIMIT if wanted is None or wanted.size is None else wanted.size
-            if found is not None and found > most:
-                pieces.close()
-                raise self._damage(path, f"is damaged: {found} bytes, should be {most} at most")
             digest, size = hashlib.sha256(), 0
             for piece in pieces:
                 digest.update(piece)
@@ -255,6 +239,18 @@ class ArchivedSession:
             raise self._damage(path, "is damaged: its digest does not fit")
         if wanted and wanted.size is not None and size != wanted.size:
             raise self._damage(path, f"is damaged: {size} bytes, should be {wanted.size}")
+
+    def _announced_output(self, tree: View, run_id: str, path: str) -> tuple[OutputRef | None, bool]:
+        """Return what a run's output should be, and whether there is one; raise what `output` does."""
+        wanted, found = self._read_run(tree, run_id).output_ref, tree.size(path)
+        if found is None and wanted and wanted.size != 0:
+            if removed_at := self._removed_at(tree, path):
+                raise RemovedByCleanup(f"the output of run {run_id}", removed_at)
+            raise self._damage(path, "is missing")
+        most = layout.OUTPUT_LIMIT if wanted is None or wanted.size is None else wanted.size
+        if found is not None and found > most:
+            raise self._damage(path, f"is damaged: {found} bytes, should be {most} at most")
+        return wanted, found is not None
 
     def _removed_at(self, tree: View, path: str) -> str | None:
         """Return when a cleanup removed a file that is not there; None when it should be there."""

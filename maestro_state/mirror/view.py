@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
-from maestro_state.errors import MaestroError, NewerFormat, SessionNotFound
+from maestro_state.errors import FileCorrupt, MaestroError, NewerFormat, SessionNotFound
 from maestro_state.fs.entry import FileEntry
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
+
+#: How often an archive that is changed meanwhile is read.
+_TRIES = 10
+
+_T = TypeVar("_T")
 
 
 def open_view(home: Home, session_id: str) -> View:
@@ -25,6 +32,29 @@ def open_view(home: Home, session_id: str) -> View:
     if opened is None:
         raise SessionNotFound(session_id)
     return View(session_id, *opened)
+
+
+def read_steadily(open_one: Callable[[], View], read: Callable[[View], _T]) -> _T:
+    """Read what has to be of one generation: again when the archive was changed meanwhile, whatever came of it."""
+    tries = _TRIES
+    while True:
+        tries -= 1
+        # Before it is opened: else a change could begin after that, be made, and not be noticed.
+        before = _stamp(open_one)
+        try:
+            with open_one() as view:
+                found = read(view)
+        except (FileCorrupt, OSError):
+            if not tries or _stamp(open_one) == before:
+                raise
+        else:
+            if not tries or _stamp(open_one) == before:
+                return found
+
+
+def _stamp(open_one: Callable[[], View]) -> tuple[int, int] | None:
+    with open_one() as view:
+        return view.stamp()
 
 
 class View(Tree):

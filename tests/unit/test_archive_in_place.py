@@ -261,7 +261,7 @@ def test_a_reader_sees_one_generation_whatever_comes_meanwhile(kept: Path, monke
     monkeypatch.setattr(ArchivedSession, "_own", meanwhile)
     assert ArchivedSession(home_of(kept), SESSION_ID).contents()[0].notes == "generation 2"
     coming.append(1)
-    monkeypatch.setattr("maestro_state.mirror.reader._TRIES", 1)
+    monkeypatch.setattr("maestro_state.mirror.view._TRIES", 1)
     assert ArchivedSession(home_of(kept), SESSION_ID).contents()[0].notes == "generation 2"  # control: read once
 
 

@@ -137,3 +137,17 @@ def test_what_a_generation_replaces_and_has_not_is_never_lost(
     home_of(kept).sweep_leftovers()
     assert os.listdir(staging_of(kept)) == []
     assert (kept / ".maestro/trash" / SESSION_ID / layout.EVENTS).read_bytes() == before
+
+
+def test_a_lock_that_cannot_be_checked_is_not_kept(kept: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nobody would ever let go of it: this process could not write the archive any more, nor could others."""
+
+    def fail(*_: object) -> bool:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("maestro_state.fs.handles.is_current", fail)
+        with pytest.raises(ArchiveFailed):
+            write_generation(kept, 2, in_place=True)
+    write_generation(kept, 2, in_place=True)
+    assert generation_of(kept) == 2
