@@ -13,6 +13,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     "session.finalized": ("`reason` = `expired`, or nothing", "it ended, or its time was over"),
     "session.aborted": ("`reason`", "it was given up"),
     "message.added": ("a message", "somebody said something: a person, an agent, or a run's prompt and answer"),
+    "message.retracted": ("`message` or `until`", "a framework took back one message, or all before one; it stays in the record"),
+    "session.kept": ("", "an adapter changed what it keeps beside the messages"),
     "context.added": ("`item`, `kind`, `size`, `source`", "an item of context was added"),
     "context.removed": ("`item`", "an item was taken out of what runs are sent"),
     "tool.selected": ("`tool`", "runs of this session use this tool from now on"),

@@ -10,7 +10,7 @@ from maestro_state.models.names import slug_of
 
 
 def bound_archives(home: Home, bound: Bound) -> list[str]:
-    """Return the sessions of a key, the one to go on from first; costs a look at the folder and at those records."""
+    """Return the sessions of a key, the one to go on from first; costs reading the folder and those records."""
     slug = bound.slug
     found = []
     for session_id in home.ids():
