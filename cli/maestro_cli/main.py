@@ -33,6 +33,7 @@ COMMANDS = {
     "watch": "watch",
     "message": "message",
     "messages": "message",
+    "search": "search",
     "usage": "usage",
     "worker": "worker",
     "discuss": "discuss",
