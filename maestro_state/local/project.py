@@ -120,6 +120,7 @@ class Project:
     def begin(self) -> None:
         """Make this folder a project if it is none yet; refuses a home, or the whole system, that nobody named."""
         if is_begun(self._root):
+            self._remember()
             return
         if is_too_wide(self._root) and not self._is_named:
             raise UsageError(
@@ -127,6 +128,12 @@ class Project:
                 hint=f"cd into a project, or name it: maestro --project {self._root} …",
             )
         self.sessions(create=True).close()
+        self._remember()
+
+    def _remember(self) -> None:
+        from maestro_state.local.registry import remember
+
+        remember(self._root, os.environ)
 
     def check_begun(self) -> None:
         """Raise NoProject where there is nothing to read: reading makes nothing."""
