@@ -13,7 +13,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     "session.finalized": ("`reason` = `expired`, or nothing", "it ended, or its time was over"),
     "session.aborted": ("`reason`", "it was given up"),
     "message.added": ("a message", "somebody said something: a person, an agent, or a run's prompt and answer"),
-    "message.retracted": ("`message` or `until`", "a framework took back one message, or all before one; it stays in the record"),
+    "message.retracted": ("`message` or `until`", "a framework took messages back; they stay in the record"),
     "session.kept": ("", "an adapter changed what it keeps beside the messages"),
     "context.added": ("`item`, `kind`, `size`, `source`", "an item of context was added"),
     "context.removed": ("`item`", "an item was taken out of what runs are sent"),
@@ -70,6 +70,8 @@ SHAPES: dict[str, str] = {
     "watch": "one [Event](events.md) a line, with `id`, `ts`, `type`, `data`",
     "message add": "[Message](#message) with `timestamp`",
     "messages": "`messages` of [Message](#message) with `timestamp`",
+    "search": "`results` with `session_id`, `slug`, `kind`, `entry`, `role` of a message, `ts`, `snippet`; `total`; "
+              "`skipped` when something could not be read; with `--rebuild` `sessions`, `entries`",
     "usage": "`by`, `rows` with `key`, `runs`, `tokens_input`, `tokens_output`, `cost`, `runs_without_cost`; `total`",
     "export": "`path`, `format`, `warnings`",
     "pull": "`session_id`, `path`, `files`, `bytes`, `written`, `trashed`",
