@@ -205,6 +205,24 @@ async def test_who_is_killed_between_binding_and_making_is_followed(backend: Bac
         assert await thread.find() == f"{bound.slug}--abc123"
 
 
+async def test_an_id_is_not_used_again(backend: Backend):
+    """A session that was there and is not within reach is named by the next one, and is not begun under its id."""
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        thread = adapter.binding("openai", "t")
+        await thread.write(Entries().message("user", "a"))
+        first = await thread.find()
+        await maestro.sessions.delete(first)  # or archived on a machine that this one cannot reach
+        assert await thread.messages() == []
+        others = [adapter.binding("openai", "t") for _ in range(4)]
+        await asyncio.gather(*(one.write(Entries().message("user", "b")) for one in (thread, *others)))
+
+        second = await thread.find()
+        assert second != first
+        assert [row.id for row in await maestro.sessions.list()] == [second]
+        assert (await maestro.sessions.read(second)).forked_from == first
+        assert len(await thread.messages()) == 5
+
+
 async def test_writes_renew_the_binding(backend: Backend):
     """The key lives as long as its session, whoever writes; reading renews nothing."""
     clock = Clock()
