@@ -13,8 +13,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     "session.finalized": ("`reason` = `expired`, or nothing", "it ended, or its time was over"),
     "session.aborted": ("`reason`", "it was given up"),
     "message.added": ("a message", "somebody said something: a person, an agent, or a run's prompt and answer"),
-    "message.retracted": ("`message` or `until`", "a framework took messages back; they stay in the record"),
-    "session.kept": ("", "an adapter changed what it keeps beside the messages"),
+    "message.retracted": ("`message`, or `until` for all up to one", "a framework took messages back; they stay"),
+    "session.kept": ("nothing", "a framework changed what it keeps of its own, and said nothing"),
     "context.added": ("`item`, `kind`, `size`, `source`", "an item of context was added"),
     "context.removed": ("`item`", "an item was taken out of what runs are sent"),
     "tool.selected": ("`tool`", "runs of this session use this tool from now on"),
@@ -45,7 +45,8 @@ SHAPES: dict[str, str] = {
     "session abort": _SESSION,
     "session fork": _SESSION,
     "session list": "`sessions`: rows with `id`, `slug`, `state`, `status`, `created_at`, `updated_at`, "
-                    "`finalized_at`, `user_id`, `active`, `archived`, `orphan`; `older` when older ones were left out",
+                    "`finalized_at`, `user_id`, `active`, `archived`, `orphan`, "
+                    "`bound` (`kind`, `key`) where a framework's key means it; `older` when older ones were left out",
     "session status": "[SessionStatus](#sessionstatus)",
     "status": "[SessionStatus](#sessionstatus)",
     "session delete": "`deleted`",

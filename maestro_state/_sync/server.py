@@ -195,7 +195,7 @@ class Server:
 
         bound = Bound(*entry.bound) if entry.bound else None
         if bound:
-            self.run(bind_session(self.terms, bound, entry.id, entry.ttl_ms, instead_of=entry.id))
+            self.run(bind_session(self.terms, bound, entry.id, entry.ttl_ms, is_begun=True, instead_of=entry.id))
 
     def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
         """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.

@@ -46,24 +46,37 @@ class Bindings(BoundKeys):
         ttl_ms = session_ops.check_ttl(ttl_seconds) if ttl_seconds is not None else self._server.terms.ttl_ms
         self._project.begin()
         for _ in range(TRIES):
-            session_id = self._bound(bound, ttl_ms)
+            session_id, is_begun = self._bound(bound, ttl_ms)
             state = self._state(session_id)
             if state is not None and state not in FROZEN:
                 return session_id
-            if state is None and self._begin(bound, session_id, ttl_ms):
-                return session_id
             if state is not None:
                 self._go_on(bound, session_id)
+            elif is_begun:
+                self._begin_anew(bound, session_id, ttl_ms)
+            elif self._begin(bound, session_id, ttl_ms):
+                return session_id
         raise Conflict(f"the session of {kind}:{key[:40]} keeps changing", hint="try again")
 
-    def _bound(self, bound: Bound, ttl_ms: int) -> str:
+    def _bound(self, bound: Bound, ttl_ms: int) -> ops.BoundTo:
         """Return what a key is bound to, or bind it: to what it stood for before, else to an id that nobody has."""
-        found: str | None = self._server.fetch(ops.read_binding(self._server.terms, bound))
+        terms = self._server.terms
+        found: ops.BoundTo | None = self._server.fetch(ops.read_binding(terms, bound))
         if found:
             return found
-        chosen = self._unbound(bound) or self._new_id(bound)
-        bound_to: str = self._server.run(ops.bind_session(self._server.terms, bound, chosen, ttl_ms))
+        before = self._unbound(bound)
+        call = ops.bind_session(terms, bound, before or self._new_id(bound), ttl_ms, is_begun=before is not None)
+        bound_to: ops.BoundTo = self._server.run(call)
         return bound_to
+
+    def _begin_anew(self, bound: Bound, gone: str, ttl_ms: int) -> None:
+        """Bind a key to another session than one that was there and is not within reach: deleted, or only in the
+        archive of another machine. That id is never used again.
+        """
+        session_id, terms = self._new_id(bound), self._server.terms
+        chosen: ops.BoundTo = self._server.run(ops.bind_session(terms, bound, session_id, ttl_ms, instead_of=gone))
+        if chosen.session_id == session_id:
+            self._begin(bound, session_id, ttl_ms, forked_from=gone)
 
     def _new_id(self, bound: Bound) -> str:
         archived = self._places.own.ids()
@@ -78,12 +91,13 @@ class Bindings(BoundKeys):
         except SessionNotFound:
             return None
 
-    def _begin(self, bound: Bound, session_id: str, ttl_ms: int) -> bool:
+    def _begin(self, bound: Bound, session_id: str, ttl_ms: int, *, forked_from: str | None = None) -> bool:
         """Make the session that a key is bound to; one that is there by now is looked at again."""
         fields: dict[str, str | None] = {
             "working_directory": self._project.checkout,
             "project": self._project.path,
             "bound": names.stored(bound),
+            "forked_from": forked_from,
         }
         call = session_ops.start_session(self._server.terms, self._server.stamp(), session_id, ttl_ms, fields)
         try:
@@ -111,7 +125,7 @@ class Bindings(BoundKeys):
             with suppress(SessionExists):  # somebody else is at it: who comes last finds it done
                 self._server.run(start)
             fill_from(self._server, session_id, source)
-        self._server.run(ops.bind_session(terms, bound, session_id, ttl_ms, instead_of=ended))
+        self._server.run(ops.bind_session(terms, bound, session_id, ttl_ms, is_begun=True, instead_of=ended))
 
     def delete(self, kind: str, key: str) -> bool:
         """Remove every session of a key, live and archived, and the binding; tell whether there was one."""
@@ -120,8 +134,8 @@ class Bindings(BoundKeys):
         bound = Bound.of(kind, key)
         if self.find(kind, key) is None:
             return False
-        found: str | None = self._server.fetch(ops.read_binding(self._server.terms, bound))
-        ids = dict.fromkeys([*([found] if found else []), *bound_archives(self._places.own, bound)])
+        found: ops.BoundTo | None = self._server.fetch(ops.read_binding(self._server.terms, bound))
+        ids = dict.fromkeys([*([found.session_id] if found else []), *bound_archives(self._places.own, bound)])
         if not ids and (unbound := self._unbound(bound)):
             ids[unbound] = None
         for session_id in ids:
@@ -130,5 +144,5 @@ class Bindings(BoundKeys):
             except SessionNotFound:
                 continue
         if found:  # last: whoever is killed before finds all of it again
-            self._server.run(ops.unbind_session(self._server.terms, bound, found))
+            self._server.run(ops.unbind_session(self._server.terms, bound, found.session_id))
         return bool(ids)

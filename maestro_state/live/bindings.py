@@ -34,10 +34,10 @@ class AsyncBoundKeys:
         """Return the session that a key is bound to, live or archived; None when there is none."""
         bound = Bound.of(kind, key)
         try:
-            found: str | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
+            found: ops.BoundTo | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
         except NoProject:
-            return None  # nothing was begun here, and looking begins nothing
-        return found or await self._unbound(bound)
+            return None  # nothing was begun here, and reading begins nothing
+        return found.session_id if found else await self._unbound(bound)
 
     async def _unbound(self, bound: Bound) -> str | None:
         """Return the session of a key that the server does not know: in the archive, or the one it is the id of."""

@@ -10,6 +10,7 @@ from maestro_state.adapters.binding import Adapter, Entries
 from maestro_state.clock import now_ms
 from maestro_state.errors import Conflict, InvalidValue, SessionNotFound
 from maestro_state.models.bound import Bound, joined, parts_of
+from maestro_state.state.calls import parts
 from tests.support.backends import Backend, Clock
 from tests.support.passing import TTL_S, let_pass, long_ago
 
@@ -204,6 +205,24 @@ async def test_who_is_killed_between_binding_and_making_is_followed(backend: Bac
         assert await thread.find() == f"{bound.slug}--abc123"
 
 
+async def test_an_id_is_not_used_again(backend: Backend):
+    """A session that was there and is not within reach is named by the next one, and is not begun under its id."""
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        thread = adapter.binding("openai", "t")
+        await thread.write(Entries().message("user", "a"))
+        first = await thread.find()
+        await maestro.sessions.delete(first)  # or archived on a machine that this one cannot reach
+        assert await thread.messages() == []
+        others = [adapter.binding("openai", "t") for _ in range(4)]
+        await asyncio.gather(*(one.write(Entries().message("user", "b")) for one in (thread, *others)))
+
+        second = await thread.find()
+        assert second != first
+        assert [row.id for row in await maestro.sessions.list()] == [second]
+        assert (await maestro.sessions.read(second)).forked_from == first
+        assert len(await thread.messages()) == 5
+
+
 async def test_writes_renew_the_binding(backend: Backend):
     """The key lives as long as its session, whoever writes; reading renews nothing."""
     clock = Clock()
@@ -233,3 +252,23 @@ async def test_reading_where_nothing_was_begun_begins_nothing(tmp_path):
         assert await thread.kept() == {}
         assert not await thread.delete()
         assert list(tmp_path.iterdir()) == []
+
+
+async def test_tools_are_not_handed_what_was_taken_back(backend: Backend):
+    """Neither one message nor all that were before, and nothing in place of what has no words."""
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        thread = adapter.binding("openai", "t")
+
+        async def handed() -> list[str]:
+            call = parts.read_history(maestro.server.terms, await thread.find(), "0-0", 100, 16_384)
+            return [one.content for one in await maestro.server.run(call)]
+
+        await thread.write(Entries().message("user", "a").message("assistant", "").message("user", "b"))
+        assert await handed() == ["a", "b"]
+        await thread.pop()
+        assert await handed() == ["a"]
+        await thread.write(Entries().clear().message("user", "c"))
+        assert await handed() == ["c"]
+        await thread.write(Entries().message("user", "d"))
+        await thread.pop()
+        assert await handed() == ["c"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from maestro_state.errors import Conflict
 from maestro_state.models.bound import Bound
@@ -18,21 +18,34 @@ from maestro_state.state.scripts import Call, Query, load
 SCANNED = 20_000
 
 
+class BoundTo(NamedTuple):
+    """What a key is bound to."""
+
+    session_id: str
+    is_begun: bool  #: False while it may be that nobody has made the session yet
+
+
 def read_binding(terms: Terms, bound: Bound) -> Query:
     """Ask which session a key is bound to."""
-    return Query(("GET", *terms.keys.binding(bound.digest)), _id_or_none)
+    return Query(("GET", *terms.keys.binding(bound.digest)), _bound_to)
 
 
-def _id_or_none(reply: bytes | None) -> str | None:
-    found = None if reply is None else text(reply)
-    return found if found is not None and is_session_id(found) else None
+def _bound_to(reply: bytes | None) -> BoundTo | None:
+    session_id, _, begun = ("" if reply is None else text(reply)).partition(" ")
+    return BoundTo(session_id, bool(begun)) if is_session_id(session_id) else None
 
 
-def bind_session(terms: Terms, bound: Bound, session_id: str, ttl_ms: int, *, instead_of: str = "") -> Call:
+def bind_session(
+    terms: Terms, bound: Bound, session_id: str, ttl_ms: int, *, is_begun: bool = False, instead_of: str = ""
+) -> Call:
     """Bind a key unless it is bound to another than `instead_of`; returns the session that it is bound to then."""
     # As long as keys live that no disk has yet: the longest that anything of the session may be there.
-    args = (session_id, ttl_ms + terms.grace_ms, instead_of)
-    return Call(load("bind_session"), terms.keys.binding(bound.digest), args, lambda reply: text(reply[1]))
+    args = (session_id, "begun" if is_begun else "", ttl_ms + terms.grace_ms, instead_of)
+
+    def read(reply: list[Any]) -> BoundTo:
+        return BoundTo(text(reply[1]), bool(reply[2]))
+
+    return Call(load("bind_session"), terms.keys.binding(bound.digest), args, read)
 
 
 def unbind_session(terms: Terms, bound: Bound, session_id: str) -> Call:

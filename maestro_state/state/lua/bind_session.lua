@@ -1,11 +1,14 @@
 --[[
 bind_session: bind a framework's key to a session unless it is bound; with `instead_of`, also if it is bound to that one.
 KEYS     binding: binding
-ARGV     session_id life_ms instead_of
-RETURNS  OK session_id
+ARGV     session_id begun life_ms instead_of
+RETURNS  OK session_id begun
 INCLUDES -
 ]]
+-- `begun` behind the id says that there was such a session: one that is nowhere then is elsewhere, or was deleted.
 local known = redis.call('GET', binding)
-if known and known ~= instead_of then return {'OK', known} end
-redis.call('SET', binding, session_id, 'PX', life_ms)
-return {'OK', session_id}
+local bound_to, was_begun = string.match(known or '', '^(%S+) ?(%S*)$')
+if bound_to and bound_to ~= instead_of then return {'OK', bound_to, was_begun} end
+if bound_to == session_id and was_begun ~= '' then begun = was_begun end
+redis.call('SET', binding, begun == '' and session_id or session_id .. ' ' .. begun, 'PX', life_ms)
+return {'OK', session_id, begun}

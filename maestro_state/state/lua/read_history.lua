@@ -16,7 +16,10 @@ if floor then
     after = floor
   end
 end
-while left > 0 and #rows < wanted do
+-- What was taken back or has no words costs nothing of the room: not even a session of nothing else is read whole.
+local passes = 500
+while left > 0 and #rows < wanted and passes > 0 do
+  passes = passes - 1
   -- Few at a time at first: one may be as large as the largest message there can be.
   local page = redis.call('XREVRANGE', messages, last, '(' .. after, 'COUNT', few)
   for _, entry in ipairs(page) do
@@ -24,10 +27,13 @@ while left > 0 and #rows < wanted do
       local id, fields = entry[1], entry[2]
       local content, metadata = fields[2], ''
       for at = 3, #fields, 2 do
-        if fields[at] == 'metadata' then metadata = fields[at + 1] end
+        -- A framework's own item may be there, whole: of that nothing is handed on.
+        if fields[at] == 'metadata' and string.len(fields[at + 1]) < 4096 then metadata = fields[at + 1] end
       end
       local size = string.len(content)
-      if size > left then
+      if size == 0 then
+        size = -40  -- a call of a tool, say: it has no words
+      elseif size > left then
         local half = math.floor(left / 2)
         rows[#rows + 1] = {id, fields[1], string.sub(content, 1, half), string.sub(content, -half), size, metadata}
       else

@@ -6,6 +6,6 @@ RETURNS  OK | OTHER
 INCLUDES -
 ]]
 local known = redis.call('GET', binding)
-if known and known ~= session_id then return {'OTHER'} end
+if known and string.match(known, '^%S*') ~= session_id then return {'OTHER'} end
 redis.call('DEL', binding)
 return {'OK'}
