@@ -9,44 +9,13 @@ from maestro_state.adapters import checkpoints as form
 from maestro_state.adapters import langgraph_messages as talk
 from maestro_state.adapters.binding import Binding, Entries
 from maestro_state.adapters.checkpoints import CHECKPOINT, HEAD, SAID, VALUE, WRITES, name
+from maestro_state.adapters.view import View
 
 #: From how many messages on it is asked first which of them were said already.
 _MANY = 8
 
 #: Namespace and id of a checkpoint.
 Place = tuple[str, str]
-
-
-class View:
-    """What a thread keeps, for one call: from the server as it is asked for, from the archive at once."""
-
-    def __init__(self, binding: Binding) -> None:
-        """Read nothing yet."""
-        self._binding = binding
-        self._archived: dict[str, bytes] | None = None
-
-    async def read(self, names: list[str]) -> dict[str, bytes]:
-        """Return what is kept under some names."""
-        if not names:
-            return {}
-        if self._archived is None:
-            found = await self._binding.look(names)
-            if found is not None:
-                return found
-            source = await self._binding.source()
-            if source is not None and not source.archived:
-                return await source.kept(names)
-            self._archived = {} if source is None else await source.kept()
-        return {named: self._archived[named] for named in names if named in self._archived}
-
-    async def names(self) -> list[str]:
-        """Return all names."""
-        if self._archived is None:
-            source = await self._binding.source()
-            if source is not None and not source.archived:
-                return await source.kept_names()
-            self._archived = {} if source is None else await source.kept()
-        return [*self._archived]
 
 
 class Thread:

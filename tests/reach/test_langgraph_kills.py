@@ -29,14 +29,12 @@ def test_a_kill_between_any_two_steps(place):
     """Several writers of one thread, killed one after another; whoever comes next goes on from the last whole one."""
     told: list[str] = []
     for turn in range(4):
-        writer = subprocess.Popen([sys.executable, "-c", PROGRAM, str(place["project"])], stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        for _ in range(5 + turn):
-            told.append(writer.stdout.readline().decode().strip())
-        writer.send_signal(signal.SIGKILL)
-        rest = writer.stdout.read().decode().splitlines()
-        told += [line for line in rest if len(line) == len(told[0])]
-        assert writer.wait() == -signal.SIGKILL  # the fault bites: it had 100 000 to write
+        words = [sys.executable, "-c", PROGRAM, str(place["project"])]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            told += [writer.stdout.readline().decode().strip() for _ in range(5 + turn)]
+            writer.send_signal(signal.SIGKILL)
+            assert writer.wait() == -signal.SIGKILL  # the fault bites: it had 100 000 to write
     with MaestroSaver(**place) as saver:
         found = {one.checkpoint["id"]: one for one in saver.list({"configurable": {"thread_id": "t"}})}
         assert set(told) <= found.keys()
