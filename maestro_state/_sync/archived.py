@@ -96,6 +96,10 @@ class Archived:
             return {name: value for name, value in found.items() if name.startswith(prefix)}
         return found if names is None else {name: found[name] for name in names if name in found}
 
+    def kept_names(self) -> list[str]:
+        """Return the names under which a framework keeps something."""
+        return [*self.kept()]
+
     def field(self, name: str) -> Field:
         """Return a settable field with its revision."""
         fields, record = self._archive.fields(), self._archive.record()

@@ -186,7 +186,7 @@ class Live:
         if prefix:
             return self._scanned(prefix)
         if names is None:
-            names = self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
+            names = self.kept_names()
         return {name: value for name, value in self._values("kept", names) if value is not None}
 
     def _scanned(self, prefix: str) -> dict[str, bytes]:
@@ -196,6 +196,11 @@ class Live:
             query = binding_ops.scan_kept(self._server.terms, self.id, prefix, max(cursor, 0))
             cursor, page = self._server.fetch(query)
             found |= page
+        return found
+
+    def kept_names(self) -> list[str]:
+        """Return the names under which a framework keeps something."""
+        found: list[str] = self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
         return found
 
     def message_pages(self, start: str, end: str) -> Iterator[list[Message]]:

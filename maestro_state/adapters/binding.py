@@ -252,6 +252,15 @@ class Binding:
         source = await self.source()
         return {} if source is None else await source.kept(names, prefix=prefix)
 
+    async def look(self, names: list[str]) -> dict[str, bytes] | None:
+        """Return what is kept under some names in one round trip; None unless the session is known and goes on."""
+        if self._known is None or not names:
+            return None
+        found = await (await self._adapter.here()).keys.kept(self._known, names)
+        if found is None:
+            self._known = None
+        return found
+
     async def delete(self) -> bool:
         """Remove the session, its archive and the binding; tell whether there was one."""
         self._known = None

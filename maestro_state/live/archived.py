@@ -96,6 +96,10 @@ class AsyncArchived:
             return {name: value for name, value in found.items() if name.startswith(prefix)}
         return found if names is None else {name: found[name] for name in names if name in found}
 
+    async def kept_names(self) -> list[str]:
+        """Return the names under which a framework keeps something."""
+        return [*await self.kept()]
+
     async def field(self, name: str) -> Field:
         """Return a settable field with its revision."""
         fields, record = await in_thread(self._archive.fields), await in_thread(self._archive.record)

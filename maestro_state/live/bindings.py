@@ -78,6 +78,16 @@ class AsyncBoundKeys:
             kept |= page
         return (with_retractions(found, taken_back), kept) if word in LIVE else None
 
+    async def kept(self, session_id: str, names: list[str]) -> dict[str, bytes] | None:
+        """Read what is kept under some names in one round trip; None when the server does not have the session as a
+        live one: then its key may mean another by now.
+        """
+        terms = self._server.terms
+        state = session_ops.read_state(terms, session_id)
+        word, values = await self._server.fetch_of(session_id, state, ops.read_kept(terms, session_id, names))
+        pairs = zip(names, values, strict=True)
+        return {name: value for name, value in pairs if value is not None} if word in LIVE else None
+
     async def write(self, session_id: str, entries: ops.Entries, *, idempotency_key: str | None = None) -> str:
         """Write what a framework did, all of it in one step; returns the id of the last entry."""
         with self._server.sequence() as sequence:

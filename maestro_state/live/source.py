@@ -185,7 +185,7 @@ class AsyncLive:
         if prefix:
             return await self._scanned(prefix)
         if names is None:
-            names = await self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
+            names = await self.kept_names()
         return {name: value async for name, value in self._values("kept", names) if value is not None}
 
     async def _scanned(self, prefix: str) -> dict[str, bytes]:
@@ -195,6 +195,11 @@ class AsyncLive:
             query = binding_ops.scan_kept(self._server.terms, self.id, prefix, max(cursor, 0))
             cursor, page = await self._server.fetch(query)
             found |= page
+        return found
+
+    async def kept_names(self) -> list[str]:
+        """Return the names under which a framework keeps something."""
+        found: list[str] = await self._server.fetch(binding_ops.kept_names(self._server.terms, self.id))
         return found
 
     async def message_pages(self, start: str, end: str) -> AsyncIterator[list[Message]]:

@@ -19,6 +19,8 @@ _EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 EXPECTED = {
     "adapters.md": ("['hello'] {'mood': b'good'}", ["hello"]),
+    "langgraph.md": ("You said 1 things.", ["Hello!", "You said 1 things."]),
+    "adk.md": ("Question 1.", ["Hello!", "Question 1."]),
     "openai-agents.md": ("Question 2.", ["My name is Ada.", "Question 1.", "What is my name?", "Question 2."]),
     "claude-agent-sdk.md": ("Question 1.", ["What is this project?", "Question 1."]),
 }

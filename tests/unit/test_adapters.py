@@ -11,6 +11,8 @@ from maestro_state.adapters.items import packed, text_of, unpacked
 from maestro_state.models.message import Message
 
 NEEDS = {
+    "adk": ("google.adk.errors", "maestro-state[adk]"),
+    "langgraph": ("langgraph.checkpoint.base", "maestro-state[langgraph]"),
     "claude_agent": ("claude_agent_sdk", "maestro-state[claude]"),
     "openai_agents": ("agents.memory", "maestro-state[openai-agents]"),
 }

@@ -87,6 +87,14 @@ class Entries:
         """Keep a value under a name that has none yet."""
         return self._add("first", name, value)
 
+    def append(self, name: str, value: bytes) -> Entries:
+        """Add to the end of the value under a name."""
+        return self._add("append", name, value)
+
+    def highest(self, name: str, value: bytes | str) -> Entries:
+        """Keep a value under a name unless a higher one is there, by their bytes."""
+        return self._add("highest", name, value)
+
     def here(self, prefix: str, suffix: str, value: bytes | str) -> Entries:
         """Keep a value under a name with the id of the last entry before this step in it: its place in the record."""
         return self._add("here", prefix, suffix, value)

@@ -30,6 +30,22 @@ function does.first(name, value)
   redis.call('HSETNX', kept, name, value)
   is_kept_changed = true
 end
+function does.append(name, value)
+  redis.call('HSET', kept, name, (redis.call('HGET', kept, name) or '') .. value)
+  is_kept_changed = true
+end
+-- By bytes: how `<` compares depends on the locale that the server was started with.
+local function is_higher(value, known)
+  for i = 1, math.min(#value, #known) do
+    local one, other = string.byte(value, i), string.byte(known, i)
+    if one ~= other then return one > other end
+  end
+  return #value > #known
+end
+function does.highest(name, value)
+  if is_higher(value, redis.call('HGET', kept, name) or '') then redis.call('HSET', kept, name, value) end
+  is_kept_changed = true
+end
 function does.here(prefix, suffix, value)
   redis.call('HSET', kept, prefix .. before .. suffix, value)
   is_kept_changed = true
