@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maestro_state.api.bindings import Bindings
     from maestro_state.api.context import Context
     from maestro_state.api.discussions import Discussions
+    from maestro_state.api.histories import Histories
     from maestro_state.api.runs import Runs
     from maestro_state.api.sessions import Sessions
     from maestro_state.api.tools import Tools
@@ -105,6 +106,19 @@ class Maestro:
             checkpoint_seconds=self.settings.checkpoint_seconds,
             output_bytes=self.settings.max_output_bytes,
             can_scan=not self.is_cluster,
+        )
+
+    @cached_property
+    def histories(self) -> Histories:
+        """Take over what was said in the AI tools themselves."""
+        from maestro_state.api.histories import Histories
+
+        return Histories(
+            self.places,
+            user=self.settings.user,
+            ttl_seconds=self.settings.ttl_seconds,
+            environment=self._environment,
+            now_ms=self.server.now_ms,
         )
 
     @cached_property

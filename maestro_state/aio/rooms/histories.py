@@ -1,0 +1,36 @@
+# Generated from maestro_state.api.histories by `make generate`. Do not edit.
+"""Histories: what was said in the AI tools themselves, as archived sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from maestro_state.aio.companion import Room
+from maestro_state.api.histories import Histories
+from maestro_state.models.imports import ImportReport
+from maestro_state.upkeep.importing import Progress
+
+
+class AsyncHistories(Room[Histories]):
+    """Takes over the histories that tools keep of themselves."""
+
+    async def import_(
+        self,
+        tool: str,
+        paths: Sequence[str | os.PathLike[str]] = (),
+        *,
+        any_project: bool = False,
+        since: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Make archived sessions of a tool's conversations: of this project, unless `any_project`; those of a file that
+        is named are always taken. Without paths, from where the tool keeps them. What was imported before is only
+        added to. Tool files are never written.
+        """
+        return await self._call(
+            lambda room: room.import_(
+                tool, paths, any_project=any_project, since=since, dry_run=dry_run, progress=progress
+            )
+        )

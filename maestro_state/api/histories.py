@@ -1,0 +1,57 @@
+"""Histories: what was said in the AI tools themselves, as archived sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from maestro_state.clock import iso
+from maestro_state.fs.private import user_home
+from maestro_state.histories.facts import Facts
+from maestro_state.histories.readers import reader_of
+from maestro_state.mirror.places import Places
+from maestro_state.models.imports import ImportReport
+from maestro_state.models.work_names import moment_ms
+from maestro_state.upkeep.importing import Import, Progress
+
+
+class Histories:
+    """Takes over the histories that tools keep of themselves."""
+
+    def __init__(
+        self,
+        places: Places,
+        *,
+        user: str,
+        ttl_seconds: int,
+        environment: Mapping[str, str],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take where archives go, and what their sessions have that no history tells."""
+        self._places = places
+        self._user, self._ttl_seconds = user, ttl_seconds
+        self._environment = environment
+        self._now_ms = now_ms
+
+    def import_(
+        self,
+        tool: str,
+        paths: Sequence[str | os.PathLike[str]] = (),
+        *,
+        any_project: bool = False,
+        since: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Make archived sessions of a tool's conversations: of this project, unless `any_project`; those of a file that
+        is named are always taken. Without paths, from where the tool keeps them. What was imported before is only
+        added to. Tool files are never written.
+        """
+        reader = reader_of(tool)
+        now_ms = self._now_ms()
+        since_ms = None if since is None else moment_ms(since, now_ms)
+        project = self._places.project.path
+        facts = Facts(project=project, user=self._user, ttl_seconds=self._ttl_seconds, now=iso(now_ms))
+        work = Import(self._places, reader, facts, any_project=any_project, since_ms=since_ms, dry_run=dry_run)
+        home = user_home(self._environment) or os.path.expanduser("~")
+        return work.do([os.fspath(path) for path in paths], reader.roots(self._environment, home), progress)
