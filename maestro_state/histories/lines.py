@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
@@ -17,6 +18,8 @@ from maestro_state.histories.values import Broken, Stamped
 LINE_MAX = 64 << 20
 #: Bytes read at a time.
 _BUFFER = 1 << 20
+#: Broken lines that are named one by one; more are only counted.
+BROKEN_MAX = 20
 #: Lines at the beginning of a file that are read to find out whose conversation it is.
 HEAD_LINES = 200
 
@@ -86,6 +89,13 @@ def _skip_line(file: BinaryIO) -> int:
 
 def _reason(error: Exception) -> str:
     return "not JSON" if isinstance(error, msgspec.DecodeError) and "JSON" in str(error) else str(error)[:200]
+
+
+def damage_in(path: str) -> list[Broken]:
+    """Return the first lines that cannot be read of a file in which nobody says anything."""
+    with open_history(path) as file:
+        lines = (line for _, line in decoded(file, msgspec.json.Decoder(dict[str, Any]).decode))
+        return list(islice((line for line in lines if isinstance(line, Broken)), BROKEN_MAX))
 
 
 def time_ms(value: Any, otherwise: int) -> int:

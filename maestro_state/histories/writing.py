@@ -15,6 +15,7 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.errors import FileCorrupt
 from maestro_state.histories.facts import Facts, Kept, Written
+from maestro_state.histories.lines import BROKEN_MAX
 from maestro_state.histories.turns import Turn, activity_of
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Step, Tokens, Used
 from maestro_state.mirror.home import Home
@@ -28,8 +29,6 @@ from maestro_state.vocabulary import SessionState
 
 #: Lines that are gathered before they are written.
 _BATCH = 256
-#: Broken lines that are named one by one; more are only counted.
-BROKEN_MAX = 20
 
 
 class _Line(msgspec.Struct):

@@ -11,6 +11,7 @@ import msgspec
 
 from maestro_state.errors import MaestroError, PathNotFound
 from maestro_state.histories.facts import Facts, Written
+from maestro_state.histories.lines import damage_in
 from maestro_state.histories.naming import Names
 from maestro_state.histories.readers import Reader
 from maestro_state.histories.seen import Seen, SeenConversation, SeenFile
@@ -110,10 +111,15 @@ class Import:
         before = len(self._errors)
         seen: list[SeenConversation] = []
         try:
+            is_any = False
             for conversation in self._reader.conversations(found):
+                is_any = True
                 if self._since_ms is not None and conversation.updated_ms < self._since_ms:
                     continue
                 seen.append(SeenConversation(conversation.external_id, self._row(conversation, is_named=is_named)))
+            if not is_any and found.path.endswith(".jsonl"):
+                for broken in damage_in(found.path):
+                    self._fail(found.path, f"line {broken.line}: {broken.reason}")
         except (MaestroError, OSError) as error:
             self._fail(found.path, str(error) if isinstance(error, MaestroError) else os.strerror(error.errno or 0))
             return
