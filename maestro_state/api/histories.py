@@ -13,6 +13,7 @@ from maestro_state.mirror.places import Places
 from maestro_state.models.imports import ImportReport
 from maestro_state.models.work_names import moment_ms
 from maestro_state.upkeep.importing import Import, Progress
+from maestro_state.upkeep.taking_back import take_back
 
 
 class Histories:
@@ -55,3 +56,10 @@ class Histories:
         work = Import(self._places, reader, facts, any_project=any_project, since_ms=since_ms, dry_run=dry_run)
         home = user_home(self._environment) or os.path.expanduser("~")
         return work.do([os.fspath(path) for path in paths], reader.roots(self._environment, home), progress)
+
+    def import_files(self, paths: Sequence[str | os.PathLike[str]], *, dry_run: bool = False) -> ImportReport:
+        """Make archived sessions of what `maestro export` wrote (`.json` whole, `.md` its conversation), and of zips of
+        an archive's folder. A session that is here already stays as it is.
+        """
+        named = [os.fspath(path) for path in paths]
+        return take_back(self._places, named, now=iso(self._now_ms()), dry_run=dry_run)

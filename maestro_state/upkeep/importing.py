@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from math import fsum
+from threading import Lock
 
 import msgspec
 
@@ -15,16 +16,18 @@ from maestro_state.histories.lines import damage_in
 from maestro_state.histories.naming import Names
 from maestro_state.histories.readers import Reader
 from maestro_state.histories.seen import Seen, SeenConversation, SeenFile
-from maestro_state.histories.values import Conversation, Stamped, Tokens
+from maestro_state.histories.values import Broken, Conversation, Stamped, Tokens
 from maestro_state.histories.writing import write
 from maestro_state.local.project import IndexRow
-from maestro_state.mirror.leaks import mark
 from maestro_state.mirror.places import Places
 from maestro_state.models.imports import Imported, ImportedTokens, ImportFailure, ImportReport
 from maestro_state.upkeep.unlocked import once_unlocked
 
 #: Sessions after which the index and the cache are written.
 _BATCH = 100
+
+#: Files that are taken at the same time: parsing waits for nothing, writing mostly for the disk.
+_THREADS = 4
 
 #: Told bytes done and bytes in all, for people who wait.
 Progress = Callable[[int, int], None]
@@ -49,28 +52,32 @@ class Import:
         self._home, self._project = places.own, places.project
         self._names = Names(self._home)
         self._seen = Seen(self._project)
-        self._imported: list[Imported] = []
-        self._errors: list[ImportFailure] = []
-        self._index: list[IndexRow] = []
-        self._left_out = 0
+        self._naming, self._has_index = Lock(), False
 
     def do(self, paths: list[str], roots: list[str], progress: Progress | None = None) -> ImportReport:
-        """Import what is at some paths; where none are given, what is at the tool's own."""
-        found = list(self._files(paths, roots))
-        total, done = sum(one.size for one, _ in found), 0
+        """Import what is at some paths; where none are given, what is at the tool's own. Files are taken several at a
+        time: while one waits for the disk, the others are read.
+        """
+        total = _Taken()
+        found = list(self._files(paths, roots, total))
+        size, done = sum(one.size for one, _ in found), 0
+        executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="import")
         try:
-            for one, is_named in found:
-                self._take(one, is_named=is_named)
+            for (one, _), taken in zip(found, executor.map(self._take, found), strict=True):
+                total.add(taken)
                 done += one.size
                 if progress:
-                    progress(done, total)
-                if len(self._index) >= _BATCH:
-                    self._save()
+                    progress(done, size)
+                if len(total.index) >= _BATCH:
+                    self._save(total)
         finally:
-            self._save()
-        return ImportReport(imported=self._imported, errors=self._errors, left_out=self._left_out, dry_run=self._dry)
+            executor.shutdown(cancel_futures=True)
+            self._save(total)
+        return ImportReport(
+            imported=total.rows, errors=total.errors, left_out=total.left_out, dry_run=self._dry
+        )  # fmt: skip
 
-    def _files(self, paths: list[str], roots: list[str]) -> Iterator[tuple[Stamped, bool]]:
+    def _files(self, paths: list[str], roots: list[str], total: _Taken) -> Iterator[tuple[Stamped, bool]]:
         """Yield the files, and whether somebody named each; a place that no tool has used yet has none."""
         places = [(os.path.abspath(path), True) for path in paths]
         places = places or [(path, False) for path in roots]
@@ -85,47 +92,38 @@ class Import:
                 try:
                     one = next(found, None)
                 except OSError as error:  # gone or closed to us since its folder was read: the others are read
-                    self._fail(error.filename or path, os.strerror(error.errno or 0))
+                    total.fail(error.filename or path, os.strerror(error.errno or 0))
                     break
                 if one is None:
                     break
                 if self._since_ms is None or one.updated_ms >= self._since_ms:
                     yield one, is_named
 
-    def _fail(self, path: str, reason: str) -> None:
-        self._errors.append(ImportFailure(path, reason))
-
-    def _take(self, found: Stamped, *, is_named: bool) -> None:
+    def _take(self, found: tuple[Stamped, bool]) -> _Taken:
         """Import a file; what is wrong with it is noted, and stops no other."""
-        tool = self._reader.TOOL
-        known = self._seen.get(tool, found.path, found.stamp)
+        one, is_named = found
+        taken = _Taken()
+        known = self._seen.get(self._reader.TOOL, one.path, one.stamp)
         if known and self._is_settled(known, is_named=is_named):
-            for one in known.conversations:
-                if one.row is None:
-                    self._left_out += 1
-                else:
-                    row = msgspec.convert(one.row, Imported)
-                    self._imported.append(msgspec.structs.replace(row, status="unchanged"))
-            self._errors += [ImportFailure(path, reason) for path, reason in known.errors]
-            return
-        before = len(self._errors)
+            taken.repeat(known)
+            return taken
         seen: list[SeenConversation] = []
         try:
             is_any = False
-            for conversation in self._reader.conversations(found):
+            for conversation in self._reader.conversations(one):
                 is_any = True
-                if self._since_ms is not None and conversation.updated_ms < self._since_ms:
-                    continue
-                seen.append(SeenConversation(conversation.external_id, self._row(conversation, is_named=is_named)))
-            if not is_any and found.path.endswith(".jsonl"):
-                for broken in damage_in(found.path):
-                    self._fail(found.path, f"line {broken.line}: {broken.reason}")
+                if self._since_ms is None or conversation.updated_ms >= self._since_ms:
+                    row = self._row(conversation, taken, is_named=is_named)
+                    seen.append(SeenConversation(conversation.external_id, row))
+            if not is_any and one.path.endswith(".jsonl"):
+                taken.broken(one.path, damage_in(one.path))
         except (MaestroError, OSError) as error:
-            self._fail(found.path, str(error) if isinstance(error, MaestroError) else os.strerror(error.errno or 0))
-            return
+            taken.fail(one.path, str(error) if isinstance(error, MaestroError) else os.strerror(error.errno or 0))
+            return taken
         if self._since_ms is None and not self._dry:
-            errors = [(one.path, one.reason) for one in self._errors[before:]]
-            self._seen.put(tool, found.path, SeenFile(found.stamp, seen, errors))
+            errors = [(error.path, error.reason) for error in taken.errors]
+            taken.seen = [(one.path, SeenFile(one.stamp, seen, errors))]
+        return taken
 
     def _is_settled(self, known: SeenFile, *, is_named: bool) -> bool:
         """Tell whether there is nothing to do for a file that did not change: its sessions are all there."""
@@ -135,17 +133,17 @@ class Import:
         ids = [one for row in rows for one in (row["session_id"], *row["children"])]
         return all(map(self._names.has, ids))
 
-    def _row(self, conversation: Conversation, *, is_named: bool) -> dict[str, object] | None:
+    def _row(self, conversation: Conversation, taken: _Taken, *, is_named: bool) -> dict[str, object] | None:
         """Import a conversation with those of its sub-agents; None when it is left out, or nobody says anything."""
         if not (self._any or is_named or self._is_own(conversation)):
-            self._left_out += 1
+            taken.left_out += 1
             return None
         facts = self._facts
-        session_id, _ = self._names.of(conversation)
+        session_id = self._name(conversation)
         children = []
         for child in conversation.children:
-            child_id, _ = self._names.of(child)
-            done = self._written(child_id, child, msgspec.structs.replace(facts, parent=session_id))
+            child_id = self._name(child)
+            done = self._written(child_id, child, taken, msgspec.structs.replace(facts, parent=session_id))
             if done.messages:
                 children.append((child, done))
         links = [
@@ -153,7 +151,7 @@ class Import:
             | ({"tool_call_id": child.call_id} if child.call_id else {})
             for child, done in children
         ]
-        done = self._written(session_id, conversation, msgspec.structs.replace(facts, children=links))
+        done = self._written(session_id, conversation, taken, msgspec.structs.replace(facts, children=links))
         if not done.messages:
             return None
         both = [done, *(one for _, one in children)]
@@ -170,30 +168,71 @@ class Import:
             cost=round(fsum(costs), 9) if costs else None,
             children=[one.session_id for _, one in children],
         )
-        self._imported.append(row)
+        taken.rows.append(row)
         found: dict[str, object] = msgspec.to_builtins(row)
         return found
+
+    def _name(self, conversation: Conversation) -> str:
+        with self._naming:
+            if not self._dry and not self._has_index:
+                # Before there are archives: an index that is missing beside some is taken for a damage.
+                self._has_index = True
+                if not self._project.index():
+                    self._project.index_rebuild(self._project.read_rows())
+            return self._names.of(conversation)[0]
 
     def _is_own(self, conversation: Conversation) -> bool:
         roots = {self._project.path, self._project.checkout}
         return any(conversation.is_of(root) for root in roots)
 
-    def _written(self, session_id: str, conversation: Conversation, facts: Facts) -> Written:
+    def _written(self, session_id: str, conversation: Conversation, taken: _Taken, facts: Facts) -> Written:
         done = once_unlocked(lambda: write(self._home, session_id, conversation, facts, dry_run=self._dry))
-        for broken in done.broken:
-            self._fail(conversation.path, f"line {broken.line}: {broken.reason}")
+        taken.broken(conversation.path, done.broken)
         if done.broken_count > len(done.broken):
-            self._fail(conversation.path, f"{done.broken_count - len(done.broken)} more lines cannot be read")
+            taken.fail(conversation.path, f"{done.broken_count - len(done.broken)} more lines cannot be read")
         if done.session and not self._dry:
-            self._index.append(IndexRow.of(done.session))
-            with suppress(MaestroError, OSError):  # a help for exports: the archive is whole without
-                mark(self._home, session_id)
+            taken.index.append(IndexRow.of(done.session))
         return done
 
-    def _save(self) -> None:
+    def _save(self, total: _Taken) -> None:
         if self._dry:
             return
-        rows, self._index = self._index, []
-        if rows:
-            self._project.index_add(rows)
+        if total.index:
+            self._project.index_add(total.index)
+        for path, seen in total.seen:
+            self._seen.put(self._reader.TOOL, path, seen)
+        total.index, total.seen = [], []
         self._seen.save()
+
+
+class _Taken:
+    """What came of one file, or of all."""
+
+    def __init__(self) -> None:
+        self.rows: list[Imported] = []
+        self.errors: list[ImportFailure] = []
+        self.index: list[IndexRow] = []
+        self.seen: list[tuple[str, SeenFile]] = []
+        self.left_out = 0
+
+    def add(self, other: _Taken) -> None:
+        self.rows += other.rows
+        self.errors += other.errors
+        self.index += other.index
+        self.seen += other.seen
+        self.left_out += other.left_out
+
+    def fail(self, path: str, reason: str) -> None:
+        self.errors.append(ImportFailure(path, reason))
+
+    def broken(self, path: str, lines: list[Broken]) -> None:
+        self.errors += [ImportFailure(path, f"line {one.line}: {one.reason}") for one in lines]
+
+    def repeat(self, known: SeenFile) -> None:
+        """Tell again of a file that did not change."""
+        for one in known.conversations:
+            if one.row is None:
+                self.left_out += 1
+            else:
+                self.rows.append(msgspec.structs.replace(msgspec.convert(one.row, Imported), status="unchanged"))
+        self.errors += [ImportFailure(path, reason) for path, reason in known.errors]

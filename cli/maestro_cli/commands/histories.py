@@ -9,6 +9,7 @@ from maestro_cli.app import App, json_option, pass_app
 from maestro_state import ImportReport
 
 _TOOLS = ("claude", "codex", "gemini", "qwen", "opencode", "llm")
+_EXPORTS = (".json", ".md", ".zip")
 
 
 @click.command("import")
@@ -34,21 +35,27 @@ def import_(
     only; a PATH is a history's file, which is always taken, or a folder with some. Importing again adds only what is
     new. The tool's files are never written.
 
+    FILE is what maestro export wrote: .json is taken back whole, .md as far as it tells the conversation; or a .zip of
+    an archive's folder, every byte of which is checked. A session that is here already stays as it is.
+
     \b
     Example:
       maestro import claude --since 30d
+      maestro import fix-login.json
     """
     progress = output.Progress("MiB", at_least=20)
 
     def show(done: int, total: int) -> None:
         progress.update(done >> 20, total >> 20)
 
-    try:
-        report = app.maestro.histories.import_(
-            source, paths, any_project=any_project, since=since, dry_run=dry_run, progress=show
-        )
-    finally:
-        progress.done()
+    room = app.maestro.histories
+    if source not in _TOOLS and source.lower().endswith(_EXPORTS):
+        report = room.import_files([source, *paths], dry_run=dry_run)
+    else:
+        try:
+            report = room.import_(source, paths, any_project=any_project, since=since, dry_run=dry_run, progress=show)
+        finally:
+            progress.done()
     if as_json:
         output.document(report)
     else:

@@ -34,3 +34,9 @@ class AsyncHistories(Room[Histories]):
                 tool, paths, any_project=any_project, since=since, dry_run=dry_run, progress=progress
             )
         )
+
+    async def import_files(self, paths: Sequence[str | os.PathLike[str]], *, dry_run: bool = False) -> ImportReport:
+        """Make archived sessions of what `maestro export` wrote (`.json` whole, `.md` its conversation), and of zips of
+        an archive's folder. A session that is here already stays as it is.
+        """
+        return await self._call(lambda room: room.import_files(paths, dry_run=dry_run))
