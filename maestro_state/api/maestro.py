@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from maestro_state.mirror.places import Places
     from maestro_state.models.usage import UsageReport
     from maestro_state.upkeep.doctor import Health
+    from maestro_state.upkeep.following import HistoryFollower
     from maestro_state.upkeep.leases import Schedule
     from maestro_state.upkeep.sweep import SweepReport
 
@@ -119,7 +120,14 @@ class Maestro:
             ttl_seconds=self.settings.ttl_seconds,
             environment=self._environment,
             now_ms=self.server.now_ms,
+            follower=self._history_follower,
         )
+
+    def _history_follower(self) -> HistoryFollower:
+        from maestro_state.upkeep.following import HistoryFollower
+
+        timeout_s = self.settings.run_timeout_seconds
+        return HistoryFollower(self.server, self.sessions, self.messages, self.claims, timeout_s)
 
     @cached_property
     def messages(self) -> Messages:

@@ -25,6 +25,7 @@ from maestro_state.histories.lines import (
     text_of,
     time_ms,
 )
+from maestro_state.histories.tail import Tail
 from maestro_state.histories.values import (
     Asked,
     Broken,
@@ -218,6 +219,12 @@ def _steps(path: str, is_own: Callable[[_Line], bool], seen: Container[str]) -> 
             elif is_own(line):
                 yield from parser.take(line)
     yield from parser.rest()
+
+
+def tail(seen: Container[str]) -> Tail[_Line]:
+    """Return what reads a conversation that goes on; sub-agents' lines are not its own."""
+    parser = Parser(seen)
+    return Tail(_line, lambda line: iter(()) if line.sidechain else parser.take(line), parser.rest)
 
 
 class Parser:

@@ -25,6 +25,7 @@ from maestro_state.histories.lines import (
     text_of,
     time_ms,
 )
+from maestro_state.histories.tail import Tail
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
 
 TOOL = "codex"
@@ -116,6 +117,18 @@ def _steps(path: str, seen: Container[str]) -> Iterator[Step]:
                 yield line
             elif isinstance(line.payload, dict):
                 yield from parser.take(line.type, line.payload, line.timestamp)
+
+
+def tail(seen: Container[str]) -> Tail[_Line]:
+    """Return what reads a conversation that goes on."""
+    del seen
+    parser = Parser()
+
+    def take(line: _Line) -> Iterator[Step]:
+        if isinstance(line.payload, dict):
+            yield from parser.take(line.type, line.payload, line.timestamp)
+
+    return Tail(_line, take)
 
 
 class Parser:

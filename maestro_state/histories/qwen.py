@@ -24,6 +24,7 @@ from maestro_state.histories.lines import (
     text_of,
     time_ms,
 )
+from maestro_state.histories.tail import Tail
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
 
 TOOL = "qwen"
@@ -96,6 +97,12 @@ def _steps(path: str, seen: Container[str]) -> Iterator[Step]:
     with open_history(path) as file:
         for _, line in decoded(file, _line):
             yield from (line,) if isinstance(line, Broken) else parser.take(line)
+
+
+def tail(seen: Container[str]) -> Tail[_Line]:
+    """Return what reads a conversation that goes on."""
+    del seen
+    return Tail(_line, Parser().take)
 
 
 class Parser:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from threading import Event
+
 import click
 
 from maestro_cli import output
@@ -18,6 +21,7 @@ _EXPORTS = (".json", ".md", ".zip")
 @click.option("--any-project", is_flag=True, help="Also conversations of other projects.")
 @click.option("--since", metavar="TIME", help="Only what was changed since then: 30d, 24h, 2026-11-01, or a time.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option("--follow", is_flag=True, help="Bring the newest conversation into the live session, as it goes on.")
 @json_option
 @pass_app
 def import_(
@@ -27,6 +31,7 @@ def import_(
     any_project: bool,
     since: str | None,
     dry_run: bool,
+    follow: bool,
     as_json: bool,
 ) -> int:
     """Make archived sessions of what was said in an AI tool.
@@ -37,6 +42,9 @@ def import_(
 
     FILE is what maestro export wrote: .json is taken back whole, .md as far as it tells the conversation; or a .zip of
     an archive's folder, every byte of which is checked. A session that is here already stays as it is.
+
+    With --follow nothing is archived: what is said in the conversation is said in the live session, within two seconds,
+    until Ctrl-C. What the session has already is not said again.
 
     \b
     Example:
@@ -49,6 +57,8 @@ def import_(
         progress.update(done >> 20, total >> 20)
 
     room = app.maestro.histories
+    if follow:
+        return _follow(app, source, paths, as_json=as_json, others=any_project or dry_run or since is not None)
     if source not in _TOOLS and source.lower().endswith(_EXPORTS):
         report = room.import_files([source, *paths], dry_run=dry_run)
     else:
@@ -61,6 +71,19 @@ def import_(
     else:
         _show(report, source)
     return 1 if report.errors else 0
+
+
+def _follow(app: App, source: str, paths: tuple[str, ...], *, as_json: bool, others: bool) -> int:
+    if others or len(paths) > 1 or source not in _TOOLS:
+        raise click.UsageError("--follow takes a tool, and at most one PATH of a history's file")
+    session = app.maestro.sessions.read()
+    output.note(f"following {source} into {session.id}; Ctrl-C ends it")
+    stopping = Event()
+    signal.signal(signal.SIGINT, lambda *_: stopping.set())
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    said = app.maestro.histories.follow(source, paths[0] if paths else None, session.id, is_over=stopping.is_set)
+    output.result({"session_id": session.id, "messages": said}, output.counted(said, "message"), as_json=as_json)
+    return 0
 
 
 def _show(report: ImportReport, source: str) -> None:

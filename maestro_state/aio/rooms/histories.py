@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from maestro_state.aio.companion import Room
 from maestro_state.api.histories import Histories
@@ -34,6 +34,22 @@ class AsyncHistories(Room[Histories]):
                 tool, paths, any_project=any_project, since=since, dry_run=dry_run, progress=progress
             )
         )
+
+    async def follow(
+        self,
+        tool: str,
+        path: str | os.PathLike[str] | None = None,
+        ref: str | None = None,
+        *,
+        is_over: Callable[[], object] = lambda: False,
+    ) -> int:
+        """Bring a conversation into a live session as it goes on: a tool's newest of this project, or that of a file.
+
+        What is said there is here within two seconds: messages, what the agent does, each turn as a run with tokens.
+        What the session has already is told by the tool's ids. Returns, when `is_over` says so, how many messages were
+        added; waits for a conversation where there is none yet.
+        """
+        return await self._call(lambda room: room.follow(tool, path, ref, is_over=is_over))
 
     async def import_files(self, paths: Sequence[str | os.PathLike[str]], *, dry_run: bool = False) -> ImportReport:
         """Make archived sessions of what `maestro export` wrote (`.json` whole, `.md` its conversation), and of zips of
