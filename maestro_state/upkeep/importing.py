@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import fsum
-from threading import Lock
+from threading import Lock, get_ident
 
 import msgspec
 
 from maestro_state.errors import MaestroError, PathNotFound
+from maestro_state.fs.grouping import SyncGroup
+from maestro_state.fs.handles import sharing
 from maestro_state.histories.facts import Facts, Written
 from maestro_state.histories.lines import damage_in
 from maestro_state.histories.naming import Names
@@ -26,8 +28,8 @@ from maestro_state.upkeep.unlocked import once_unlocked
 #: Sessions after which the index and the cache are written.
 _BATCH = 100
 
-#: Files that are taken at the same time: parsing waits for nothing, writing mostly for the disk.
-_THREADS = 4
+#: Files that are taken at the same time: writing mostly waits for the disk, and one sync serves all that wait.
+_THREADS = 8
 
 #: Told bytes done and bytes in all, for people who wait.
 Progress = Callable[[int, int], None]
@@ -61,7 +63,8 @@ class Import:
         total = _Taken()
         found = list(self._files(paths, roots, total))
         size, done = sum(one.size for one, _ in found), 0
-        executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="import")
+        group = SyncGroup()
+        executor = ThreadPoolExecutor(_THREADS, "import", lambda: sharing.setdefault(get_ident(), group))
         try:
             for (one, _), taken in zip(found, executor.map(self._take, found), strict=True):
                 total.add(taken)
@@ -72,6 +75,8 @@ class Import:
                     self._save(total)
         finally:
             executor.shutdown(cancel_futures=True)
+            for thread in [one for one, its in sharing.items() if its is group]:
+                del sharing[thread]
             self._save(total)
         return ImportReport(
             imported=total.rows, errors=total.errors, left_out=total.left_out, dry_run=self._dry
