@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maestro_state.mirror.retention import CleanupReport
     from maestro_state.models.context import Added, ContextItem, ListedItem
     from maestro_state.models.discussion import Discussion, Meta, TranscriptEvent
+    from maestro_state.models.imports import Imported, ImportFailure, ImportReport
     from maestro_state.models.message import Event, Message
     from maestro_state.models.run import Activity, Run, ToolOptions, Usage
     from maestro_state.models.search import Found, Hit
@@ -44,7 +45,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accepted", "Account", "Activity", "Added", "AsyncMaestro", "Breadcrumb", "CleanupReport", "ContextItem",
-    "Discussion", "Event", "Field", "Filters", "Found", "Happening", "Hit", "Leak", "ListedItem", "Liveness", "Maestro",
+    "Discussion", "Event", "Field", "Filters", "Found", "Happening", "Hit", "ImportFailure", "ImportReport", "Imported",
+    "Leak", "ListedItem", "Liveness", "Maestro",
     "MaestroError", "Message", "Meta", "Node", "NotFound", "Refused", "ReplayOutcome", "Run", "ServerUnavailable",
     "Session", "SessionList", "SessionState", "SessionStatus", "SessionSummary", "StackStatus", "StackStopped",
     "SweepReport", "Terminal", "ToolOptions", "ToolRow", "TranscriptEvent", "Usage", "UsageError", "UsageReport",
@@ -60,6 +62,7 @@ _HOMES = {
     "vocabulary": "Liveness SessionState",
     "models.session": "Field Session SessionList SessionStatus SessionSummary Terminal",
     "models.context": "Added ContextItem ListedItem",
+    "models.imports": "ImportFailure ImportReport Imported",
     "models.message": "Event Message",
     "models.run": "Activity Run ToolOptions Usage",
     "models.search": "Found Hit",

@@ -52,7 +52,8 @@ def test_every_command_has_help_with_an_example(words: str, command: click.Comma
 def test_each_command_is_in_the_file_that_the_table_names():
     """The table that saves the imports finds every command, under its own name."""
     for name, file in COMMANDS.items():
-        assert getattr(import_module(f"maestro_cli.commands.{file}"), name).name == name
+        function = "import_" if name == "import" else name
+        assert getattr(import_module(f"maestro_cli.commands.{file}"), function).name == name
 
 
 @pytest.mark.parametrize("name", scripts.names())

@@ -33,6 +33,7 @@ SOURCES = (
     Source("maestro_state.api.sessions", "Sessions", "maestro_state.live.records.AsyncRecords"),
     Source("maestro_state.api.archives", "Archives"),
     Source("maestro_state.api.bindings", "Bindings", "maestro_state.live.bindings.AsyncBoundKeys"),
+    Source("maestro_state.api.histories", "Histories"),
     Source("maestro_state.api.context", "Context"),
     Source("maestro_state.api.tools", "Tools"),
     Source("maestro_state.api.runs", "Runs", "maestro_state.live.runs.AsyncLiveRuns"),

@@ -12,6 +12,7 @@ from maestro_cli.main import maestro as root
 
 from maestro_state import errors
 from maestro_state.models.context import ContextItem, ListedItem
+from maestro_state.models.imports import Imported, ImportedTokens, ImportFailure, ImportReport
 from maestro_state.models.message import Event, Message
 from maestro_state.models.run import Activity, Flags, OutputRef, Run, SentItem, ToolOptions, Usage
 from maestro_state.models.session import Field, Session, SessionStatus, Terminal
@@ -23,7 +24,8 @@ from tools.shapes import EVENTS, SHAPES
 
 #: Values that are printed, archived, or both, under the name they have here.
 VALUES = (Session, SessionStatus, Terminal, Field, ContextItem, ListedItem, Run, Flags, OutputRef, Usage, ToolOptions,
-           SentItem, Activity, Message, Event, WorkSession, Breadcrumb)  # fmt: skip
+           SentItem, Activity, Message, Event, WorkSession, Breadcrumb, ImportReport, Imported, ImportedTokens,
+           ImportFailure)  # fmt: skip
 _COMMENT = re.compile(r"^    (?P<name>\w+): .*?#: (?P<says>.*)$", re.MULTILINE)
 _WIDTH = 100
 

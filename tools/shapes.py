@@ -75,6 +75,7 @@ SHAPES: dict[str, str] = {
               "`skipped` when something could not be read; with `--rebuild` `sessions`, `entries`",
     "usage": "`by`, `rows` with `key`, `runs`, `tokens_input`, `tokens_output`, `cost`, `runs_without_cost`; `total`",
     "export": "`path`, `format`, `warnings`",
+    "import": "[ImportReport](#importreport); with `--follow` `session_id`, `messages`",
     "pull": "`session_id`, `path`, `files`, `bytes`, `written`, `trashed`",
     "verify": "`ok`, `checked`, `damaged` with `path` and `reason`, `removed`; with `--secrets` also `secrets`",
     "cleanup": "`dry_run`, `removed`, `kept`; `on_server`: ended sessions that the server still has",

@@ -31,7 +31,8 @@ class Root(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"maestro_cli.commands.{COMMANDS[cmd_name]}"), cmd_name)
+        name = "import_" if cmd_name == "import" else cmd_name  # a word that no function can have
+        command: click.Command = getattr(import_module(f"maestro_cli.commands.{COMMANDS[cmd_name]}"), name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

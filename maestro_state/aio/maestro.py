@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from maestro_state.aio.rooms.context import AsyncContext
     from maestro_state.aio.rooms.discussions import AsyncDiscussions
     from maestro_state.aio.rooms.doctor import AsyncHealth
+    from maestro_state.aio.rooms.histories import AsyncHistories
     from maestro_state.aio.rooms.leases import AsyncSchedule
     from maestro_state.aio.rooms.runs import AsyncRuns
     from maestro_state.aio.rooms.search import AsyncSearch
@@ -174,6 +175,13 @@ class AsyncMaestro:
         from maestro_state.aio.rooms.context import AsyncContext
 
         return AsyncContext(self._companion, lambda maestro: maestro.context)
+
+    @cached_property
+    def histories(self) -> AsyncHistories:
+        """Take over what was said in the AI tools themselves."""
+        from maestro_state.aio.rooms.histories import AsyncHistories
+
+        return AsyncHistories(self._companion, lambda maestro: maestro.histories)
 
     @cached_property
     def tools(self) -> AsyncTools:

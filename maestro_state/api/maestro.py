@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maestro_state.api.bindings import Bindings
     from maestro_state.api.context import Context
     from maestro_state.api.discussions import Discussions
+    from maestro_state.api.histories import Histories
     from maestro_state.api.runs import Runs
     from maestro_state.api.search import Search
     from maestro_state.api.sessions import Sessions
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from maestro_state.mirror.places import Places
     from maestro_state.models.usage import UsageReport
     from maestro_state.upkeep.doctor import Health
+    from maestro_state.upkeep.following import HistoryFollower
     from maestro_state.upkeep.leases import Schedule
     from maestro_state.upkeep.sweep import SweepReport
 
@@ -107,6 +109,26 @@ class Maestro:
             output_bytes=self.settings.max_output_bytes,
             can_scan=not self.is_cluster,
         )
+
+    @cached_property
+    def histories(self) -> Histories:
+        """Take over what was said in the AI tools themselves."""
+        from maestro_state.api.histories import Histories
+
+        return Histories(
+            self.places,
+            user=self.settings.user,
+            ttl_seconds=self.settings.ttl_seconds,
+            environment=self._environment,
+            now_ms=self.server.now_ms,
+            follower=self._history_follower,
+        )
+
+    def _history_follower(self) -> HistoryFollower:
+        from maestro_state.upkeep.following import HistoryFollower
+
+        timeout_s = self.settings.run_timeout_seconds
+        return HistoryFollower(self.server, self.sessions, self.messages, self.claims, timeout_s)
 
     @cached_property
     def messages(self) -> Messages:

@@ -10,14 +10,18 @@ import errno
 import fcntl
 import os
 import stat
+from _thread import get_ident
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from maestro_state.errors import FileCorrupt, WorkFailed
 from maestro_state.fs import opening
 from maestro_state.fs.kernel import exchange, sync_filesystem
 from maestro_state.fs.locks import is_current
+
+if TYPE_CHECKING:
+    from maestro_state.fs.grouping import SyncGroup
 
 
 def _refuse(error: OSError, path: str) -> WorkFailed:
@@ -25,6 +29,10 @@ def _refuse(error: OSError, path: str) -> WorkFailed:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return WorkFailed(f"{path} is a link or not a folder; Maestro does not follow it", hint=f"look at {path}")
     return WorkFailed(f"{path}: {os.strerror(error.errno or 0)}", hint="is the disk full, or the folder read-only?")
+
+
+#: Threads whose syncs are one call for all of them.
+sharing: dict[int, SyncGroup] = {}
 
 
 class Folder:
@@ -170,7 +178,8 @@ class Folder:
 
     def sync_everything(self) -> bool:
         """Make all files of this file system durable at once; False where there is no such call."""
-        return sync_filesystem(self._fd)
+        group = sharing.get(get_ident()) if sharing else None
+        return sync_filesystem(self._fd) if group is None else group.sync(lambda: sync_filesystem(self._fd))
 
     def remove_tree(self, name: str, *, depth: int = 32) -> None:
         """Remove a folder and everything in it for good. Links in it are removed, never followed.

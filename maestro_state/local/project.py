@@ -198,6 +198,16 @@ class Project:
 
         self._rewrite(fresh)
 
+    def index_add(self, added: list[IndexRow]) -> None:
+        """Add or replace the rows of many sessions in one write, their `active` marks kept."""
+
+        def merged(rows: list[IndexRow]) -> list[IndexRow]:
+            marks, ids = {one.id: one.active for one in rows}, {one.id for one in added}
+            fresh = [msgspec.structs.replace(one, active=marks.get(one.id)) for one in added]
+            return [*(one for one in rows if one.id not in ids), *fresh]
+
+        self._rewrite(merged)
+
     def index_drop(self, session_id: str) -> None:
         """Remove a session's row."""
         self._rewrite(lambda rows: [one for one in rows if one.id != session_id])

@@ -24,6 +24,7 @@ COMMANDS = {
     "wsession": "wsession",
     "work": "breadcrumbs",
     "export": "archive",
+    "import": "histories",
     "pull": "archive",
     "verify": "archive",
     "cleanup": "archive",

@@ -36,6 +36,7 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     "Keep": (
         (("export",), "the whole history in one file"),
+        (("import",), "what was said in a tool itself, as sessions"),
         (("verify",), "check every digest of an archive"),
         (("pull",), "bring a session from the team's server"),
         (("cleanup",), "remove old outputs and logs; made for cron"),
