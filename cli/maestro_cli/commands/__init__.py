@@ -18,6 +18,8 @@ COMMANDS = {
     "message": "message",
     "messages": "message",
     "usage": "usage",
+    "serve": "serve",
+    "token": "token",
     "worker": "worker",
     "discuss": "discuss",
     "wsession": "wsession",

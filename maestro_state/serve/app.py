@@ -1,0 +1,131 @@
+"""The ASGI application: finds the route, has the guards look at the request, reads it, answers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import Headers
+
+from maestro_state.aio.maestro import AsyncMaestro
+from maestro_state.errors import MaestroError
+from maestro_state.local.logs import get_logger
+from maestro_state.serve.asked import Asked, Caller, Failure, refusal
+from maestro_state.serve.openapi import openapi_document
+from maestro_state.serve.reading import read_body, read_query
+from maestro_state.serve.routes import ROUTES, Paths, names_of
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+    from maestro_state.serve.options import Options
+
+log = get_logger("maestro.serve")
+
+#: Users whose connections are kept open at a time.
+_USERS = 64
+#: Bytes of a body beside the content it carries.
+_AROUND = 1024 * 1024
+
+
+class App:
+    """One project or team over HTTP."""
+
+    def __init__(self, options: Options, *, project: Any = None, **settings: Any) -> None:
+        """Take the options; nothing is opened before `open`."""
+        self.options = options
+        self.routes = ROUTES
+        self._project, self._settings = project, settings
+        self._paths = Paths(self.routes)
+        self.maestro = AsyncMaestro(project, **settings)
+        self._of_users: OrderedDict[str, AsyncMaestro] = OrderedDict()
+
+    async def open(self) -> None:
+        """Read settings and scripts."""
+        await self.maestro.open()
+
+    def entrance(self, url: str) -> str:
+        """Return the address to open a browser with."""
+        return f"{url}/"
+
+    async def leave(self) -> None:
+        """Tell everybody who listens to come back: this process stops."""
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        for maestro in (*self._of_users.values(), self.maestro):
+            await maestro.close()
+        self._of_users.clear()
+
+    @cached_property
+    def openapi(self) -> dict[str, Any]:
+        """What is served, as OpenAPI tells it."""
+        return openapi_document(self.routes)
+
+    async def for_user(self, user: str | None) -> AsyncMaestro:
+        """Return the Maestro that does things in a user's name."""
+        if user is None or user == self.maestro.settings.user:
+            return self.maestro
+        found = self._of_users.get(user)
+        if found is None:
+            found = await AsyncMaestro(self._project, **{**self._settings, "user": user}).open()
+            self._of_users[user] = found
+            if len(self._of_users) > _USERS:
+                _, oldest = self._of_users.popitem(last=False)
+                await oldest.close()
+        self._of_users.move_to_end(user)
+        return found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        try:
+            answer = await self._answer(scope, receive, send)
+        except MaestroError as error:
+            answer = refusal(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's alone
+            log.error("request_failed", method=scope["method"], error=f"{type(error).__name__}: {error}")
+            answer = refusal(Failure(500, "internal", f"unexpected {type(error).__name__}", "the log has more"))
+        if answer is not None:
+            await answer(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "lifespan.startup":
+                try:
+                    await self.open()
+                except MaestroError as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        headers = Headers(scope=scope)
+        matched = self._paths.find(scope.get("raw_path") or scope["path"].encode())
+        if matched is None:
+            raise Failure(404, "not_found", "there is nothing at this path", "see /openapi.json")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        route = matched.routes.get(method)
+        if route is None:
+            allowed = ", ".join(sorted(matched.routes))
+            raise Failure(405, "method_not_allowed", f"this path has {allowed}", headers={"allow": allowed})
+        caller = Caller()
+        path = dict(zip(names_of(route), matched.values, strict=True))
+        asked = Asked(self, route, path, caller, headers, (scope, receive, send))
+        asked.query = read_query(scope["query_string"], route.query)
+        if route.body is not None:
+            limit = self.maestro.settings.max_blob_bytes + _AROUND
+            asked.body = await read_body(receive, headers, route.body, limit)
+        asked.maestro = await self.for_user(caller.user)
+        return await route.handler(asked)
