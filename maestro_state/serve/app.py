@@ -11,10 +11,13 @@ from starlette.datastructures import Headers
 from maestro_state.aio.maestro import AsyncMaestro
 from maestro_state.errors import MaestroError
 from maestro_state.local.logs import get_logger
-from maestro_state.serve.asked import Asked, Caller, Failure, refusal
+from maestro_state.serve.asked import Asked, Failure, refusal, status_of
+from maestro_state.serve.guards import Guards
+from maestro_state.serve.hub import Hubs
 from maestro_state.serve.openapi import openapi_document
 from maestro_state.serve.reading import read_body, read_query
 from maestro_state.serve.routes import ROUTES, Paths, names_of
+from maestro_state.serve.signing_in import Codes
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -40,6 +43,9 @@ class App:
         self._project, self._settings = project, settings
         self._paths = Paths(self.routes)
         self.maestro = AsyncMaestro(project, **settings)
+        self.hubs = Hubs(self.maestro)
+        self.guards = Guards(options)
+        self.codes = Codes()
         self._of_users: OrderedDict[str, AsyncMaestro] = OrderedDict()
 
     async def open(self) -> None:
@@ -47,11 +53,12 @@ class App:
         await self.maestro.open()
 
     def entrance(self, url: str) -> str:
-        """Return the address to open a browser with."""
-        return f"{url}/"
+        """Return the address to open a browser with: its one-time code is behind the #, which nobody is sent."""
+        return f"{url}/#signin={self.codes.make()}" if self.options.require_auth else f"{url}/"
 
     async def leave(self) -> None:
         """Tell everybody who listens to come back: this process stops."""
+        await self.hubs.close()
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -112,6 +119,7 @@ class App:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
         headers = Headers(scope=scope)
+        self.guards.check_site(scope, headers)
         matched = self._paths.find(scope.get("raw_path") or scope["path"].encode())
         if matched is None:
             raise Failure(404, "not_found", "there is nothing at this path", "see /openapi.json")
@@ -120,7 +128,7 @@ class App:
         if route is None:
             allowed = ", ".join(sorted(matched.routes))
             raise Failure(405, "method_not_allowed", f"this path has {allowed}", headers={"allow": allowed})
-        caller = Caller()
+        caller = await self.guards.check_caller(self.maestro, route, headers)
         path = dict(zip(names_of(route), matched.values, strict=True))
         asked = Asked(self, route, path, caller, headers, (scope, receive, send))
         asked.query = read_query(scope["query_string"], route.query)
@@ -128,4 +136,21 @@ class App:
             limit = self.maestro.settings.max_blob_bytes + _AROUND
             asked.body = await read_body(receive, headers, route.body, limit)
         asked.maestro = await self.for_user(caller.user)
-        return await route.handler(asked)
+        if route.needs != "write":
+            return await route.handler(asked)
+        status = 500
+        try:
+            answer = await route.handler(asked)
+            status = answer.status_code if answer is not None else 200
+            return answer
+        except MaestroError as error:
+            status = status_of(error)
+            raise
+        finally:
+            self._note(asked, status)
+
+    def _note(self, asked: Asked, status: int) -> None:
+        """Write down who changed what; never what was said."""
+        user, token_id = asked.caller.user or self.maestro.settings.user, asked.caller.token_id
+        did = f"{asked.route.method} {asked.route.path}"
+        log.info("audit", user=user, by=token_id, did=did, session=asked.path.get("ref"), status=status)

@@ -53,7 +53,8 @@ def _operation(route: Route) -> dict[str, Any]:
         found["responses"]["204"] = {"description": "the session is over, and everything of it was told"}
     if route.needs == "none":
         found["security"] = []
-        found["responses"]["503"] = _answer(route)
+        if route.method == "GET":
+            found["responses"]["503"] = _answer(route)
     if route.body is not None:
         schema = _schema(route.body)
         required = any(field.required for field in msgspec.structs.fields(route.body))
@@ -85,7 +86,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Leave out null, which a query cannot say: what is not there is not said."""
     kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
-        return kinds[0] | {key: value for key, value in schema.items() if key != "anyOf"}
+        return dict(kinds[0]) | {key: value for key, value in schema.items() if key != "anyOf"}
     if "enum" in schema:
         return schema | {"enum": [value for value in schema["enum"] if value is not None]}
     return schema

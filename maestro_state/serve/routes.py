@@ -10,7 +10,7 @@ from maestro_state.models.context import Added
 from maestro_state.models.run import Run
 from maestro_state.models.session import Field, Session, SessionStatus
 from maestro_state.models.usage import UsageReport
-from maestro_state.serve import documents, shapes
+from maestro_state.serve import documents, events, shapes, signing_in
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -55,6 +55,8 @@ ROUTES = (
         "POST", f"{_S}/messages", documents.add_message, shapes.MessageDocument, body=shapes.NewMessage, status=201,
         needs="write", once=True,
     ),
+    Route("GET", f"{_S}/events", events.follow_session, None, shapes.EventsQuery),
+    Route("GET", "/v1/events", events.follow_all, None, shapes.EventsQuery),
     Route("GET", f"{_S}/context", documents.list_context, shapes.ListedItems, shapes.ContextQuery),
     Route("POST", f"{_S}/context", documents.add_context, Added, body=shapes.NewContext, status=201, needs="write"),
     Route("GET", f"{_S}/context/{{item}}", documents.show_item, shapes.ShownItem),
@@ -68,6 +70,8 @@ ROUTES = (
     Route("POST", f"{_S}/runs/{{run}}/cancel", documents.cancel_run, Run, body=shapes.Nothing, needs="write"),
     Route("GET", f"{_S}/fields/{{field}}", documents.get_field, Field),
     Route("PUT", f"{_S}/fields/{{field}}", documents.set_field, Field, body=shapes.NewValue, needs="write"),
+    Route("POST", "/v1/signin", signing_in.sign_in, shapes.SignedIn, body=shapes.SignIn, needs="none"),
+    Route("POST", "/v1/signout", signing_in.sign_out, shapes.SignedIn, body=shapes.Nothing),
     Route("GET", "/v1/search", documents.search, shapes.SearchResults, shapes.SearchQuery),
     Route("GET", "/v1/usage", documents.usage, UsageReport, shapes.UsageQuery),
     Route("GET", "/v1/tools", documents.list_tools, Any),

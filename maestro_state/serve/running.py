@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from maestro_state.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from maestro_state.serve.app import App
 
@@ -25,6 +27,13 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: App, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._app, self._ready = app, ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; the second Ctrl-C at once. That is how this ends, and no reason to die of the signal afterwards."""
+        del frame
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -55,7 +64,7 @@ def serve(
     app: App, line: socket.socket, ready: Callable[[], None], *, cert: str | None = None, key: str | None = None
 ) -> bool:
     """Serve until a signal says to stop; False when it could not start."""
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what went wrong is said by the application
     config = uvicorn.Config(
         app,
         log_config=None,

@@ -23,11 +23,11 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What a request says; a name that is not known is refused, not passed over."""
 
 
-class Nothing(_Said):
+class Nothing(_Said, frozen=True, kw_only=True):
     """Nothing."""
 
 
-class ListQuery(_Said):
+class ListQuery(_Said, frozen=True, kw_only=True):
     """Which sessions."""
 
     state: State | None = None
@@ -37,13 +37,13 @@ class ListQuery(_Said):
     cursor: Line | None = None
 
 
-class DeleteQuery(_Said):
+class DeleteQuery(_Said, frozen=True, kw_only=True):
     """How to delete."""
 
     trash: bool = False
 
 
-class MessagesQuery(_Said):
+class MessagesQuery(_Said, frozen=True, kw_only=True):
     """Which messages."""
 
     last: Annotated[int, Meta(ge=1, le=100_000)] | None = None
@@ -51,19 +51,19 @@ class MessagesQuery(_Said):
     for_model: bool = False
 
 
-class ContextQuery(_Said):
+class ContextQuery(_Said, frozen=True, kw_only=True):
     """Which items."""
 
     all: bool = False
 
 
-class EventsQuery(_Said):
+class EventsQuery(_Said, frozen=True, kw_only=True):
     """Where to begin."""
 
     from_: Line | None = msgspec.field(default=None, name="from")
 
 
-class SearchQuery(_Said):
+class SearchQuery(_Said, frozen=True, kw_only=True):
     """What to look for."""
 
     q: Line
@@ -71,14 +71,14 @@ class SearchQuery(_Said):
     live: bool | None = None
 
 
-class UsageQuery(_Said):
+class UsageQuery(_Said, frozen=True, kw_only=True):
     """How to add up."""
 
     by: Literal["day", "tool", "model", "session", "user"] = "day"
     since: Line | None = None
 
 
-class NewSession(_Said):
+class NewSession(_Said, frozen=True, kw_only=True):
     """A session to start."""
 
     name: Line
@@ -89,27 +89,27 @@ class NewSession(_Said):
     working_directory: Line | None = None
 
 
-class EndRequest(_Said):
+class EndRequest(_Said, frozen=True, kw_only=True):
     """How to end a session; without `archive` it is written to disk later."""
 
     cancel: bool = False
     archive: bool = True
 
 
-class AbortRequest(_Said):
+class AbortRequest(_Said, frozen=True, kw_only=True):
     """Why a session is given up."""
 
     reason: Line
     archive: bool = True
 
 
-class ForkRequest(_Said):
+class ForkRequest(_Said, frozen=True, kw_only=True):
     """The name of the new session."""
 
     name: Line
 
 
-class NewMessage(_Said):
+class NewMessage(_Said, frozen=True, kw_only=True):
     """A message to add."""
 
     role: Literal["user", "assistant", "system", "tool"]
@@ -120,7 +120,7 @@ class NewMessage(_Said):
     parent_id: StreamId | None = None
 
 
-class NewContext(_Said):
+class NewContext(_Said, frozen=True, kw_only=True):
     """Files of the project, by path, or a text; one of the two."""
 
     path: Line | None = None
@@ -130,7 +130,7 @@ class NewContext(_Said):
     note: Line | None = None
 
 
-class NewRun(_Said):
+class NewRun(_Said, frozen=True, kw_only=True):
     """A run to start."""
 
     prompt: Text
@@ -143,16 +143,23 @@ class NewRun(_Said):
     dry: bool = False
 
 
-class NewValue(_Said):
+class NewValue(_Said, frozen=True, kw_only=True):
     """A value for a field."""
 
     value: Any
 
 
-class SignIn(_Said):
+class SignIn(_Said, frozen=True, kw_only=True):
     """A token, or the one-time code of `maestro serve --open`."""
 
     token: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is signed in."""
+
+    user: str | None
+    role: str | None
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,7 +278,3 @@ class SearchResults(msgspec.Struct, frozen=True):
 
     results: list[dict[str, Any]]
     total: int
-
-
-class Document(msgspec.Struct, frozen=True):
-    """A document of a command."""
