@@ -11,12 +11,15 @@ from starlette.datastructures import Headers
 from maestro_state.aio.maestro import AsyncMaestro
 from maestro_state.errors import MaestroError
 from maestro_state.local.logs import get_logger
+from maestro_state.net.threads import in_thread
 from maestro_state.serve.asked import Asked, Failure, refusal, status_of
 from maestro_state.serve.guards import Guards
 from maestro_state.serve.hub import Hubs
 from maestro_state.serve.openapi import openapi_document
+from maestro_state.serve.pages import read_static
+from maestro_state.serve.pages import sign_in as sign_in_page
 from maestro_state.serve.reading import read_body, read_query
-from maestro_state.serve.routes import ROUTES, Paths, names_of
+from maestro_state.serve.routes import ROUTES, WEB, Paths, names_of
 from maestro_state.serve.signing_in import Codes
 
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ class App:
     def __init__(self, options: Options, *, project: Any = None, **settings: Any) -> None:
         """Take the options; nothing is opened before `open`."""
         self.options = options
-        self.routes = ROUTES
+        self.routes = ROUTES + (WEB if options.web else ())
+        self.static: dict[str, bytes] = {}
         self._project, self._settings = project, settings
         self._paths = Paths(self.routes)
         self.maestro = AsyncMaestro(project, **settings)
@@ -51,12 +55,14 @@ class App:
     async def open(self) -> None:
         """Read settings and scripts."""
         await self.maestro.open()
+        if self.options.web:
+            self.static = await in_thread(read_static)
 
     def entrance(self, url: str) -> str:
         """Return the address to open a browser with: its one-time code is behind the #, which nobody is sent."""
         return f"{url}/#signin={self.codes.make()}" if self.options.require_auth else f"{url}/"
 
-    async def leave(self) -> None:
+    async def end_streams(self) -> None:
         """Tell everybody who listens to come back: this process stops."""
         await self.hubs.close()
 
@@ -128,7 +134,12 @@ class App:
         if route is None:
             allowed = ", ".join(sorted(matched.routes))
             raise Failure(405, "method_not_allowed", f"this path has {allowed}", headers={"allow": allowed})
-        caller = await self.guards.check_caller(self.maestro, route, headers)
+        try:
+            caller = await self.guards.check_caller(self.maestro, route, headers)
+        except Failure as failure:
+            if failure.status == 401 and route in WEB:
+                return sign_in_page()
+            raise
         path = dict(zip(names_of(route), matched.values, strict=True))
         asked = Asked(self, route, path, caller, headers, (scope, receive, send))
         asked.query = read_query(scope["query_string"], route.query)

@@ -140,7 +140,7 @@ async def _from_hub(stream: _Stream, asked: Asked, session_id: str, cursor: str)
             raise
         stream.abort()
     finally:
-        asked.app.hubs.leave(hub, follower)
+        asked.app.hubs.detach(hub, follower)
 
 
 async def _catch_up(stream: _Stream, asked: Asked, session_id: str, cursor: str) -> str | None:
@@ -192,7 +192,7 @@ async def _overview(stream: _Stream, asked: Asked) -> None:
             raise
         stream.abort()
     finally:
-        asked.app.hubs.leave(hub, follower)
+        asked.app.hubs.detach(hub, follower)
 
 
 class _Stream:

@@ -149,7 +149,7 @@ class Hubs:
                 self._readers[name].add_done_callback(lambda _: self._drop(name, hub))
         return hub
 
-    def leave(self, hub: Hub, follower: Follower) -> None:
+    def detach(self, hub: Hub, follower: Follower) -> None:
         """Take a follower out; a hub without any stops reading."""
         hub.followers.discard(follower)
         if not hub.followers:

@@ -10,7 +10,7 @@ from maestro_state.models.context import Added
 from maestro_state.models.run import Run
 from maestro_state.models.session import Field, Session, SessionStatus
 from maestro_state.models.usage import UsageReport
-from maestro_state.serve import documents, events, shapes, signing_in
+from maestro_state.serve import documents, events, pages, shapes, signing_in
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -78,6 +78,14 @@ ROUTES = (
 )  # fmt: skip
 
 
+#: What a browser is shown; not with --no-web.
+WEB = (
+    Route("GET", "/", pages.index, None),
+    Route("GET", "/sessions/{ref}", pages.session, None),
+    Route("GET", "/static/{file}", pages.static, None, needs="none"),
+)
+
+
 class Matched(NamedTuple):
     """What a path leads to: a route for each method, and the values of its names."""
 
@@ -93,7 +101,7 @@ class Paths:
         self._tree: dict[str, Any] = {}
         for route in routes:
             node = self._tree
-            for part in route.path.split("/")[1:]:
+            for part in route.path.split("/")[1:] if route.path != "/" else ():
                 node = node.setdefault("{}" if part.startswith("{") else part, {})
             node.setdefault("", {})[route.method] = route
 
@@ -104,13 +112,13 @@ class Paths:
         except ValueError:
             return None
         node, values = self._tree, []
-        for part in parts:
+        for part in parts if raw_path != b"/" else ():
             if part and part != "{}" and part in node:
                 node = node[part]
             elif part and "{}" in node:
                 node = node["{}"]
                 values.append(part)
-            elif part or node is not self._tree or "" not in node:
+            else:
                 return None
         routes = node.get("")
         return Matched(routes, tuple(values)) if routes else None

@@ -68,8 +68,10 @@ def serve(
         tls=tls_cert is not None,
     )
     _check(options.is_loopback, options.require_auth, tls=options.tls or behind_proxy)
+    from maestro_state.local.logs import configure_logs
     from maestro_state.serve.running import listen, serve
 
+    configure_logs("info")  # who changed what is among it
     served = build_app(options, project=app.folder, session=app.session_ref)
     line = listen(host, port)
     named = f"[{host}]" if ":" in host else host
