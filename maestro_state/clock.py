@@ -53,6 +53,11 @@ def new_idempotency_key() -> str:
     return _random_text(12)
 
 
+def new_secret() -> str:
+    """Return 256 random bits, as 43 characters that need no escaping anywhere."""
+    return _random_text(32).rstrip("=")
+
+
 class CallSequence:
     """A sequence of calls, one at a time: repeats are recognised by the number of the last one alone."""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from maestro_state.live.follow import AsyncFollow
     from maestro_state.live.messages import AsyncMessages
     from maestro_state.live.queue import AsyncQueue
+    from maestro_state.live.tokens import AsyncTokens
     from maestro_state.local.project import Project
     from maestro_state.local.settings import Settings
     from maestro_state.mirror.places import Places
@@ -168,6 +169,13 @@ class AsyncMaestro:
         from maestro_state.live.messages import AsyncMessages
 
         return AsyncMessages(self.server, self.sessions)
+
+    @cached_property
+    def tokens(self) -> AsyncTokens:
+        """Make, list and revoke the tokens of `maestro serve`."""
+        from maestro_state.live.tokens import AsyncTokens
+
+        return AsyncTokens(self.server)
 
     @cached_property
     def context(self) -> AsyncContext:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from maestro_state._sync.follow import Follow
     from maestro_state._sync.messages import Messages
     from maestro_state._sync.queue import Queue
+    from maestro_state._sync.tokens import Tokens
     from maestro_state.api.archives import Archives
     from maestro_state.api.bindings import Bindings
     from maestro_state.api.context import Context
@@ -136,6 +137,13 @@ class Maestro:
         from maestro_state._sync.messages import Messages
 
         return Messages(self.server, self.sessions)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Make, list and revoke the tokens of `maestro serve`."""
+        from maestro_state._sync.tokens import Tokens
+
+        return Tokens(self.server)
 
     @cached_property
     def context(self) -> Context:

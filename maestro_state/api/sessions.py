@@ -69,8 +69,9 @@ class Sessions(Records):
         tool: str | None = None,
         task_id: str | None = None,
         working_directory: str | None = None,
+        activate: bool = True,
     ) -> Session:
-        """Start a session and put this checkout on it."""
+        """Start a session and put this checkout on it, unless that is not to `activate` it."""
         slug, ttl_ms = session_slug(name), self._ttl_ms(ttl_seconds)
         self._project.begin()
         directory = working_directory or self._project.checkout
@@ -91,7 +92,8 @@ class Sessions(Records):
         }
         session = self.read(self._start(slug, ttl_ms, fields))
         self._project.index_put(IndexRow.of(session))
-        self._activate(session.id)
+        if activate:
+            self._activate(session.id)
         return session
 
     def namesakes(self, session: Session) -> Ids:
@@ -245,7 +247,7 @@ class Sessions(Records):
 
         return Finalizer(self._server, self._places, self._open_queue())
 
-    def fork(self, ref: str, name: str) -> Session:
+    def fork(self, ref: str, name: str, *, activate: bool = True) -> Session:
         """Start a new session from a live or an archived one, with its active items, notes, tool and messages.
 
         Runs stay with the old one, which the new one names. Not to be seen before it is complete.
@@ -259,7 +261,8 @@ class Sessions(Records):
         fill_from(self._server, session_id, source)
         session = self.read(session_id)
         self._project.index_put(IndexRow.of(session))
-        self._activate(session_id)
+        if activate:
+            self._activate(session_id)
         return session
 
     def delete(self, ref: str, *, trash: bool = False) -> str:

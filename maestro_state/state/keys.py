@@ -118,6 +118,9 @@ PARCEL_KEYS = (
     Key("asker", ":asker", "string", "nothing: that somebody waits for the parcel; gone after 5 s", "whoever pulls"),
 )
 
+#: Who may ask `maestro serve`, by digest; kept 400 days after one was last made or used.
+TOKEN_KEYS = (Key("tokens", ":tokens", "hash", "token id → digest, user, role, times", "add_token, use_…, revoke_…"),)
+
 #: Groups of keys that one script may touch together, by the word script headers use.
 KEY_GROUPS = {
     "session": SESSION_KEYS,
@@ -132,6 +135,7 @@ KEY_GROUPS = {
     "work_index": WORK_INDEX_KEYS,
     "parcel": PARCEL_KEYS,
     "binding": BINDING_KEYS,
+    "token": TOKEN_KEYS,
 }
 
 #: Group → names of its keys, in the order every script gets them.
@@ -154,6 +158,7 @@ class Keyspace:
         self.quarantine = self._tagged("index", QUARANTINE_KEYS)
         self.discussion_index = self._tagged("index", DISCUSSION_INDEX_KEYS)
         self.work_index = self._tagged("index", WORK_INDEX_KEYS)
+        self.token = self._tagged("serve", TOKEN_KEYS)
         self.session = lru_cache(maxsize=1024)(self._session)
         self.followed = lru_cache(maxsize=64)(self._followed)
         self.work = lru_cache(maxsize=1024)(self._work)

@@ -19,6 +19,8 @@ COMMANDS = {
     "messages": "message",
     "search": "search",
     "usage": "usage",
+    "serve": "serve",
+    "token": "token",
     "worker": "worker",
     "discuss": "discuss",
     "wsession": "wsession",

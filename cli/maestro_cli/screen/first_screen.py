@@ -46,6 +46,7 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("wsession", "work"), "work sessions, and the breadcrumbs in them"),
     ),
     "Set up": (
+        (("serve", "token"), "an API, live events and a page; who may use them"),
         (("doctor",), "check server, disk and set-up; says what to do"),
         (("config", "trust"), "settings and their sources; trust this project's"),
         (("stack",), "the embedded server: status and stop"),

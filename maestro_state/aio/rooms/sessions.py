@@ -22,8 +22,9 @@ class AsyncSessions(Room[Sessions], AsyncRecords):
         tool: str | None = None,
         task_id: str | None = None,
         working_directory: str | None = None,
+        activate: bool = True,
     ) -> Session:
-        """Start a session and put this checkout on it."""
+        """Start a session and put this checkout on it, unless that is not to `activate` it."""
         return await self._call(
             lambda room: room.start(
                 name,
@@ -32,6 +33,7 @@ class AsyncSessions(Room[Sessions], AsyncRecords):
                 tool=tool,
                 task_id=task_id,
                 working_directory=working_directory,
+                activate=activate,
             )
         )
 
@@ -71,12 +73,12 @@ class AsyncSessions(Room[Sessions], AsyncRecords):
         """Freeze a session as given up; what it holds stays, and is archived as by `end`."""
         return await self._call(lambda room: room.abort(ref, reason=reason, archive=archive, told=told))
 
-    async def fork(self, ref: str, name: str) -> Session:
+    async def fork(self, ref: str, name: str, *, activate: bool = True) -> Session:
         """Start a new session from a live or an archived one, with its active items, notes, tool and messages.
 
         Runs stay with the old one, which the new one names. Not to be seen before it is complete.
         """
-        return await self._call(lambda room: room.fork(ref, name))
+        return await self._call(lambda room: room.fork(ref, name, activate=activate))
 
     async def delete(self, ref: str, *, trash: bool = False) -> str:
         """Remove a session from the server, the disk and the index, for good; or with its archive in the trash.

@@ -1,0 +1,33 @@
+"""`maestro serve`: sessions over HTTP. Documents, live events and a page, from one process for a project or a team.
+
+One table of routes (`routes`) is what requests are matched by, what guards ask who may do what, and what the OpenAPI
+document is made of. Requests go to the rooms of `AsyncMaestro`; there is no second path to the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maestro_state.serve.app import App
+    from maestro_state.serve.options import Options
+
+#: What to say where the packages of the extra are missing.
+MISSING = "maestro serve needs the extra serve: pip install 'maestro-state[serve]'"
+
+
+def build_app(options: Options | None = None, *, project: Any = None, **settings: Any) -> App:
+    """Return the ASGI application; raise ImportError naming the extra where its packages are missing."""
+    check_packages()
+    from maestro_state.serve.app import App
+    from maestro_state.serve.options import Options
+
+    return App(options or Options(), project=project, **settings)
+
+
+def check_packages() -> None:
+    """Raise ImportError naming the extra where its packages are missing."""
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
+        raise ImportError(MISSING)

@@ -1,0 +1,228 @@
+"""One reader of a session for all who follow it over HTTP: one blocked read of the server, however many there are.
+
+A hub keeps the last events as they go over the wire, each made once. A follower has a place in them and nothing of its
+own; one that is so slow that its place is gone is let go, and comes back with the id it saw last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+from maestro_state.errors import MaestroError, NotFound
+from maestro_state.local.logs import get_logger
+from maestro_state.models.message import id_order
+from maestro_state.serve.asked import encode
+
+if TYPE_CHECKING:
+    from maestro_state.aio.maestro import AsyncMaestro
+    from maestro_state.models.message import Event
+
+log = get_logger("maestro.serve")
+
+ENDS = ("session.finalized", "session.aborted")
+
+#: What is kept for those who are behind: so many pieces, or so many bytes.
+KEPT, KEPT_BYTES = 1024, 8 * 1024 * 1024
+#: Seconds between two comments that show followers, and what is between, that the line is open.
+BEAT_S = 10.0
+#: Seconds until a server that is away is asked again.
+_AGAIN_S = 0.5
+_BEAT = (None, b":\n\n")
+#: What followers are told when this process stops: come back soon.
+LEAVING = b"retry: 500\n: the server stops; come back\n\n"
+
+
+def wire(event: Event) -> bytes:
+    """Return an event as it is sent. Its type and its id are ours: no line end can be in them."""
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (event.id.encode(), event.type.encode(), encode(event.document()))
+
+
+class Follower:
+    """Somebody's place in a hub."""
+
+    __slots__ = ("at", "lost", "task")
+
+    def __init__(self, at: int) -> None:
+        """Take the number of the next piece to send."""
+        self.at = at
+        self.lost = False  #: too slow: what comes next is not kept any more
+        self.task: asyncio.Task[None] | None = asyncio.current_task()
+
+
+class Hub:
+    """What goes on in one session, for everybody who follows it here."""
+
+    def __init__(self) -> None:
+        """Begin with nothing; pieces are numbered from 0."""
+        self.followers: set[Follower] = set()
+        self.is_over = False  #: nothing more will come
+        self.is_leaving = False  #: this process stops
+        self._first = 0
+        self._bytes = 0
+        self._pieces: list[tuple[str | None, bytes]] = []
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def next(self) -> int:
+        """The number of the next piece."""
+        return self._first + len(self._pieces)
+
+    def put(self, piece: tuple[str | None, bytes]) -> None:
+        """Keep a piece, and wake everybody."""
+        self._pieces.append(piece)
+        self._bytes += len(piece[1])
+        if len(self._pieces) > KEPT or self._bytes > KEPT_BYTES:
+            self._forget()
+        self.wake()
+
+    def wake(self) -> None:
+        """Have everybody look again."""
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    def _forget(self) -> None:
+        """Drop the older half, and let go of those who have not even sent that."""
+        half = len(self._pieces) // 2 or 1
+        self._bytes -= sum(len(data) for _, data in self._pieces[:half])
+        del self._pieces[:half]
+        self._first += half
+        for follower in self.followers:
+            if follower.at < self._first and not follower.lost:
+                follower.lost = True
+                if follower.task is not None:
+                    follower.task.cancel()
+
+    def take(self, follower: Follower, after: tuple[int, int]) -> tuple[bytes, tuple[int, int]]:
+        """Return everything from a follower's place on that comes after an id, and the id it then has."""
+        pieces = self._pieces[follower.at - self._first :]
+        follower.at = self.next
+        found = []
+        for event_id, data in pieces:
+            if event_id is not None:
+                order = id_order(event_id)
+                if order <= after:
+                    continue
+                after = order
+            found.append(data)
+        return (found[0] if len(found) == 1 else b"".join(found)), after
+
+    async def news(self) -> None:
+        """Return when there is something to take, or nothing more will come."""
+        if self.is_over or self.is_leaving:
+            return
+        # One for each: a follower that goes must not take the others' news along.
+        news = asyncio.get_running_loop().create_future()
+        self._waiting.append(news)
+        await news
+
+
+class Hubs:
+    """The hubs of all sessions that somebody follows."""
+
+    def __init__(self, maestro: AsyncMaestro) -> None:
+        """Take what reads the server."""
+        self._maestro = maestro
+        self._hubs: dict[str, Hub] = {}
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self.is_leaving = False
+
+    @property
+    def followers(self) -> int:
+        """How many follow anything."""
+        return sum(len(hub.followers) for hub in self._hubs.values())
+
+    async def join(self, name: str) -> Hub:
+        """Return the hub of a session, with its reader at work: what happens from now on is in it."""
+        hub = self._hubs.get(name)
+        if hub is None or hub.is_over:
+            newest = None if name == ALL else await self._maestro.follow.newest(name)
+            hub = self._hubs.get(name)  # somebody else may have been faster
+            if hub is None or hub.is_over:
+                hub = self._hubs[name] = Hub()
+                hub.is_leaving = self.is_leaving
+                reading = self._read_all(hub) if name == ALL else self._read(name, hub, newest or "0-0")
+                self._readers[name] = asyncio.create_task(reading)
+                self._readers[name].add_done_callback(lambda _: self._drop(name, hub))
+        return hub
+
+    def detach(self, hub: Hub, follower: Follower) -> None:
+        """Take a follower out; a hub without any stops reading."""
+        hub.followers.discard(follower)
+        if not hub.followers:
+            name = next((name for name, one in self._hubs.items() if one is hub), None)
+            if name is not None and name in self._readers:
+                self._readers[name].cancel()
+                self._drop(name, hub)
+
+    def _drop(self, name: str, hub: Hub) -> None:
+        hub.is_over = True
+        hub.wake()
+        if self._hubs.get(name) is hub:
+            del self._hubs[name]
+            self._readers.pop(name, None)
+
+    async def _read(self, session_id: str, hub: Hub, cursor: str) -> None:
+        """Put every event after the cursor; a server that is away is waited for."""
+        beat = asyncio.create_task(_beat(hub))
+        try:
+            while True:
+                try:
+                    found: Any = self._maestro.follow.events(session_id, cursor=cursor)
+                    async with aclosing(found) as events:
+                        async for event in events:
+                            cursor = event.id
+                            hub.put((event.id, wire(event)))
+                    return
+                except NotFound:
+                    return
+                except MaestroError as error:
+                    log.warning("follow_waits", session_id=session_id, error=str(error))
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            beat.cancel()
+
+    async def _read_all(self, hub: Hub) -> None:
+        """Put a row for every session that changed: looked for once a second, for everybody together."""
+        beat = asyncio.create_task(_beat(hub))
+        known: dict[str, str] | None = None
+        try:
+            while True:
+                with suppress(MaestroError):
+                    rows = await self._maestro.sessions.newest(_OVERVIEW)
+                    seen = {row.id: f"{row.updated_at} {row.state}" for row in rows}
+                    for row in reversed(rows) if known is not None else ():
+                        if known is not None and known.get(row.id) != seen[row.id]:
+                            hub.put((None, changed(row.document())))
+                    known = seen
+                await asyncio.sleep(1)
+        finally:
+            beat.cancel()
+
+    async def close(self) -> None:
+        """Tell every follower to come back, and stop reading."""
+        self.is_leaving = True
+        for hub in list(self._hubs.values()):
+            hub.is_leaving = True
+            hub.wake()
+        for reader in list(self._readers.values()):
+            reader.cancel()
+
+
+#: The name of the hub of all sessions, and how many of them it looks at.
+ALL = "*"
+_OVERVIEW = 200
+
+
+def changed(row: dict[str, object]) -> bytes:
+    """Return what is told of a session that changed: its row of the list."""
+    return b"event: session.changed\ndata: %s\n\n" % encode({"type": "session.changed", "data": row})
+
+
+async def _beat(hub: Hub) -> None:
+    while True:
+        await asyncio.sleep(BEAT_S)
+        hub.put(_BEAT)
