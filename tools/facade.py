@@ -41,6 +41,7 @@ SOURCES = (
     Source("maestro_state.api.work", "Work"),
     Source("maestro_state.local.stack", "Stack"),
     Source("maestro_state.api.discussions", "Discussions"),
+    Source("maestro_state.api.search", "Search"),
 )
 
 HEAD = '''# Generated from {module} by `make generate`. Do not edit.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from maestro_state.aio.rooms.doctor import AsyncHealth
     from maestro_state.aio.rooms.leases import AsyncSchedule
     from maestro_state.aio.rooms.runs import AsyncRuns
+    from maestro_state.aio.rooms.search import AsyncSearch
     from maestro_state.aio.rooms.sessions import AsyncSessions
     from maestro_state.aio.rooms.stack import AsyncStack
     from maestro_state.aio.rooms.tools import AsyncTools
@@ -185,6 +186,7 @@ class AsyncMaestro:
     def runs(self) -> AsyncRuns:
         """Start, follow, cancel, list and read runs."""
         from maestro_state.aio.rooms.runs import AsyncRuns
+    from maestro_state.aio.rooms.search import AsyncSearch
 
         most = self.settings.max_output_bytes
         return AsyncRuns(self._companion, lambda maestro: maestro.runs, self.server, self.sessions, self.queue, most)
@@ -244,6 +246,13 @@ class AsyncMaestro:
         from maestro_state.aio.rooms.discussions import AsyncDiscussions
 
         return AsyncDiscussions(self._companion, lambda maestro: maestro.discussions)
+
+    @cached_property
+    def search(self) -> AsyncSearch:
+        """Find what was said, asked, answered, added and noted."""
+        from maestro_state.aio.rooms.search import AsyncSearch
+
+        return AsyncSearch(self._companion, lambda maestro: maestro.search)
 
     async def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
         """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.

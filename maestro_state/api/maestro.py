@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maestro_state.api.context import Context
     from maestro_state.api.discussions import Discussions
     from maestro_state.api.runs import Runs
+    from maestro_state.api.search import Search
     from maestro_state.api.sessions import Sessions
     from maestro_state.api.tools import Tools
     from maestro_state.api.work import Work
@@ -193,6 +194,13 @@ class Maestro:
 
         return Discussions(self.server, self.project)
 
+    @cached_property
+    def search(self) -> Search:
+        """Find what was said, asked, answered, added and noted."""
+        from maestro_state.api.search import Search
+
+        return Search(self.server, self.sessions, self.places, self._environment)
+
     def usage(self, *, by: str = "day", since: str | None = None) -> UsageReport:
         """Add up what runs consumed, by day, tool, model, session or user, over live and archived sessions.
 
@@ -212,6 +220,8 @@ class Maestro:
         """Close the connections; the server goes on for others."""
         if "queue" in self.__dict__:
             self.queue.close()
+        if "search" in self.__dict__:
+            self.search.close()
         self.server.close()
 
     def __enter__(self) -> Self:
