@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from maestro_state.models.discussion import Discussion, Meta, TranscriptEvent
     from maestro_state.models.message import Event, Message
     from maestro_state.models.run import Activity, Run, ToolOptions, Usage
+    from maestro_state.models.search import Found, Hit
     from maestro_state.models.session import Field, Session, SessionList, SessionStatus, SessionSummary, Terminal
     from maestro_state.models.usage import UsageReport
     from maestro_state.models.work import Accepted, Breadcrumb, WorkSession, WorkView
@@ -43,7 +44,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accepted", "Account", "Activity", "Added", "AsyncMaestro", "Breadcrumb", "CleanupReport", "ContextItem",
-    "Discussion", "Event", "Field", "Filters", "Happening", "Leak", "ListedItem", "Liveness", "Maestro",
+    "Discussion", "Event", "Field", "Filters", "Found", "Happening", "Hit", "Leak", "ListedItem", "Liveness", "Maestro",
     "MaestroError", "Message", "Meta", "Node", "NotFound", "Refused", "ReplayOutcome", "Run", "ServerUnavailable",
     "Session", "SessionList", "SessionState", "SessionStatus", "SessionSummary", "StackStatus", "StackStopped",
     "SweepReport", "Terminal", "ToolOptions", "ToolRow", "TranscriptEvent", "Usage", "UsageError", "UsageReport",
@@ -61,6 +62,7 @@ _HOMES = {
     "models.context": "Added ContextItem ListedItem",
     "models.message": "Event Message",
     "models.run": "Activity Run ToolOptions Usage",
+    "models.search": "Found Hit",
     "models.usage": "UsageReport",
     "models.work": "Accepted Breadcrumb WorkSession WorkView",
     "work.tree": "Filters Node",

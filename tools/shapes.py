@@ -68,6 +68,8 @@ SHAPES: dict[str, str] = {
     "watch": "one [Event](events.md) a line, with `id`, `ts`, `type`, `data`",
     "message add": "[Message](#message) with `timestamp`",
     "messages": "`messages` of [Message](#message) with `timestamp`",
+    "search": "`results` with `session_id`, `slug`, `kind`, `entry`, `role` of a message, `ts`, `snippet`; `total`; "
+              "`skipped` when something could not be read; with `--rebuild` `sessions`, `entries`",
     "usage": "`by`, `rows` with `key`, `runs`, `tokens_input`, `tokens_output`, `cost`, `runs_without_cost`; `total`",
     "export": "`path`, `format`, `warnings`",
     "pull": "`session_id`, `path`, `files`, `bytes`, `written`, `trashed`",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Commands that ask nothing, change nothing and soon end. A test holds these tables against the commands themselves.
 READS = frozenset((
-    "context list", "context show", "messages", "runs", "session get", "session list", "session status", "show",
-    "status", "usage", "wsession breadcrumbs", "wsession list", "wsession show", "wsession stats",
+    "context list", "context show", "messages", "runs", "search", "session get", "session list", "session status",
+    "show", "status", "usage", "wsession breadcrumbs", "wsession list", "wsession show", "wsession stats",
     "wsession timeline", "wsession tree",
 ))  # fmt: skip
 

@@ -186,7 +186,6 @@ class AsyncMaestro:
     def runs(self) -> AsyncRuns:
         """Start, follow, cancel, list and read runs."""
         from maestro_state.aio.rooms.runs import AsyncRuns
-    from maestro_state.aio.rooms.search import AsyncSearch
 
         most = self.settings.max_output_bytes
         return AsyncRuns(self._companion, lambda maestro: maestro.runs, self.server, self.sessions, self.queue, most)

@@ -22,6 +22,7 @@ from maestro_state.mirror.places import Places
 from maestro_state.mirror.redaction import Secrets
 from maestro_state.mirror.retention import CleanupReport, clean
 from maestro_state.mirror.verify import Damage, Report, verify
+from maestro_state.search.forgetting import forget
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as session_ops
@@ -162,7 +163,7 @@ class Archives:
         now_ms = min(self._server.now_ms(), self._server.fetch(archiving.read_time()))
         entries = self._server.fetch(index_ops.all_sessions(terms))
         live = {entry.id for entry in entries} | self._on_server(self._places.own.ids())
-        return clean(
+        report = clean(
             self._places.own,
             live,
             now_ms=now_ms,
@@ -171,6 +172,9 @@ class Archives:
             foreign=foreign,
             release=self._release,
         )
+        if not dry_run:
+            forget(self._places.project, {part for path in report.removed for part in path.split("/")[2:3]})
+        return report
 
     def _release(self, session_id: str) -> bool:
         """Have the server let go of a session that the disk has all of; tell whether it has."""

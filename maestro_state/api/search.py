@@ -25,9 +25,11 @@ from maestro_state.models.work_names import moment_ms
 from maestro_state.search.asking import Question, ask
 from maestro_state.search.catching_up import CatchingUp, Progress
 from maestro_state.search.entries import Reading, Seen, read_new
-from maestro_state.search.store import Known, Store, open_store
+from maestro_state.search.opening import in_memory, open_store
+from maestro_state.search.store import Known, Store
 from maestro_state.search.words import terms
 from maestro_state.state.calls import index
+from maestro_state.vocabulary import FROZEN
 
 if TYPE_CHECKING:
     from maestro_state.api.sessions import Sessions
@@ -37,6 +39,9 @@ LIMIT_MAX = 1000
 
 #: Sessions whose new entries are put into the cache together.
 _BATCH = 100
+
+#: States that do not change any more, as the server has them.
+_FROZEN = tuple(str(state).encode() for state in FROZEN)
 
 T = TypeVar("T")
 
@@ -99,7 +104,7 @@ class Search:
 
     def _question(self, query: str, limit: int, kinds: Collection[str], since: str | None) -> Question:
         if not 1 <= limit <= LIMIT_MAX:
-            raise InvalidValue(f"the limit must be between 1 and {LIMIT_MAX}, not {limit}")
+            raise InvalidValue(f"the limit must be between 1 and {LIMIT_MAX}, not {limit}", hint="--limit 20")
         for kind in kinds:
             if kind not in KINDS:
                 raise InvalidValue(f"'{kind[:20]}' is not a kind", hint=", ".join(KINDS))
@@ -115,7 +120,12 @@ class Search:
                 return work(cast(Store, self._opened))
             except sqlite3.DatabaseError:
                 self._reopen(anew=True)
+            try:
                 return work(cast(Store, self._opened))
+            except sqlite3.DatabaseError:  # a full disk, say: what a cache is for is done without
+                self.close()
+            with in_memory() as store:
+                return work(store)
 
     def _reopen(self, *, anew: bool = False) -> None:
         self.close()
@@ -145,15 +155,30 @@ class Search:
         terms, connection = self._server.terms, self._server.connection
         try:
             ids = [entry.id for entry in self._server.fetch(index.all_sessions(terms))]
-            fields = ("last_id", "filling")
+            fields = ("last_id", "filling", "state", "archived_id")
             rows = connection.calls([("HMGET", terms.keys.of_session(one, "session"), *fields) for one in ids])
         except NoProject:
             return {}
         except ServerUnavailable as error:
             if needed:
-                raise ServerUnavailable(str(error), hint="maestro search --archived searches what is on disk") from error
+                raise ServerUnavailable(
+                    str(error), hint="maestro search --archived searches what is on disk"
+                ) from error
             return {}
-        return {one: row[0].decode() for one, row in zip(ids, rows, strict=True) if row[0] and not row[1]}
+        found = {}
+        for one, (last_id, filling, state, archived_id) in zip(ids, rows, strict=True):
+            # One that is over and on disk is archived, though the server keeps it for another minute.
+            is_over = state in _FROZEN and last_id == archived_id and self._is_on_disk(one)
+            if last_id and not filling and not is_over:
+                found[one] = last_id.decode()
+        return found
+
+    def _is_on_disk(self, session_id: str) -> bool:
+        try:
+            self._archived(session_id)
+        except (MaestroError, OSError):
+            return False
+        return True
 
     def _read_live(self, store: Store, on_server: dict[str, str]) -> None:
         """Read what is new on the server."""

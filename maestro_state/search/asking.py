@@ -32,11 +32,9 @@ def ask(store: Store, question: Question, project: str | None = None) -> Found:
     order = "words.rank" if question.by_rank else "words.rowid DESC"
     joined = "words CROSS JOIN entry ON entry.place = words.rowid CROSS JOIN session ON session.number = entry.session"
     # What is put together here are fixed texts: whatever was typed is a value.
-    rows = store.database.execute(
-        "SELECT entry.place, session.id, entry.kind, entry.entry, entry.role, entry.said, entry.content "
-        f"FROM {joined} WHERE {where} ORDER BY {order} LIMIT ?",  # noqa: S608
-        (*values, question.limit),
-    ).fetchall()
+    fields = "entry.place, session.id, entry.kind, entry.entry, entry.role, entry.said, entry.content"
+    query = f"SELECT {fields} FROM {joined} WHERE {where} ORDER BY {order} LIMIT ?"  # noqa: S608
+    rows = store.database.execute(query, (*values, question.limit)).fetchall()
     total = len(rows)
     if total >= question.limit:
         source = joined if "entry." in where or "session." in where else "words"

@@ -1,7 +1,7 @@
 """Keeping the cache up to date: archives that came, went or changed are read again, and no others.
 
-An archive costs one look at its manifest, and not even that at every search: writers of ours leave a trace in the folder
-of sessions, and for other programs all are looked at again as soon as that is a small part of the time since.
+An archive costs one stat of its manifest, and not even that at every search: writers of ours leave a trace in the
+folder of sessions, and for other programs all are scanned again when that is a small part of the time since.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts.session import MANIFEST, SESSION
 from maestro_state.models.names import is_session_id
 from maestro_state.search.entries import Reading, Seen, Source, read_all
-from maestro_state.search.store import Entry, Known, Store
+from maestro_state.search.store import SCAN, Entry, Known, Store
 
 #: Told how many sessions of how many were read.
 Progress = Callable[[int, int], None]
@@ -27,17 +27,16 @@ Opener = Callable[[str], Source]
 #: Sessions, and characters, whose entries are put into the cache together, in the order of time.
 _BATCH, _BATCH_CHARACTERS = 500, 32 << 20
 
-#: All archives are looked at when that takes less than this part of the time since the last look.
+#: All archives are looked at when that takes less than this part of the time since the last scan.
 _SHARE = 50
-#: A folder that changed less than this before it was looked at may change again without a new time.
+#: A folder that changed less than this before it was scanned may change again without a new time.
 _SETTLED_NS = 100_000_000
 #: What other programs write beside session.json; they have no manifest that changes with everything.
 _FOREIGN = (SESSION, "", "runs", "context/items", "messages.jsonl")
-_LOOK = "look"
 
 
-class Look(NamedTuple):
-    """When all archives were looked at, what that took, and what the folder of sessions said of itself."""
+class Scan(NamedTuple):
+    """When all archives were scanned, what that took, and what the folder of sessions said of itself."""
 
     at_ns: int = 0
     took_ns: int = 0
@@ -66,18 +65,18 @@ class CatchingUp:
             self._forget(gone)
             self._read(wanted, stamps, known, progress)
             with self._store.transaction():
-                self._store.note(_LOOK, f"{began} {took} {folder}")
+                self._store.note(SCAN, f"{began} {took} {folder}")
 
     def _is_due(self) -> bool:
-        noted = self._store.get(_LOOK).split(" ", 2)
-        look = Look(int(noted[0]), int(noted[1]), noted[2]) if len(noted) == 3 else Look()
-        since = time.time_ns() - look.at_ns
-        if since < 0 or since > look.took_ns * _SHARE:
+        noted = self._store.get(SCAN).split(" ", 2)
+        scan = Scan(int(noted[0]), int(noted[1]), noted[2]) if len(noted) == 3 else Scan()
+        since = time.time_ns() - scan.at_ns
+        if since < 0 or since > scan.took_ns * _SHARE:
             return True
-        return _stamp_of_folder(self._home, look.at_ns) != look.folder
+        return _stamp_of_folder(self._home, scan.at_ns) != scan.folder
 
     def _stamps(self) -> tuple[str, dict[str, str]]:
-        """Look at every archive."""
+        """Stat every archive."""
         try:
             with self._home.sessions() as folder:
                 at = _stamp(os.fstat(folder.descriptor))
@@ -155,11 +154,11 @@ def _archive_stamp(folder: Folder, session_id: str) -> str:
         return "" if set(found) == {"-"} else ",".join(found)
 
 
-def _stamp_of_folder(home: Home, looked_at_ns: int) -> str:
+def _stamp_of_folder(home: Home, scanned_ns: int) -> str:
     """Return what the folder of sessions says of itself; nothing while it may change without saying so."""
     try:
         with home.sessions() as folder:
             status = os.fstat(folder.descriptor)
     except FileNotFoundError:
         return ""
-    return _stamp(status) if status.st_mtime_ns < looked_at_ns - _SETTLED_NS else "unsettled"
+    return _stamp(status) if status.st_mtime_ns < scanned_ns - _SETTLED_NS else "unsettled"

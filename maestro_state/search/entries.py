@@ -194,7 +194,7 @@ def _added_ms(item: ContextItem, session: Session) -> int:
 
 
 def _ms(timestamp: str | None) -> int:
-    """Return when something was; what a stranger wrote may be no time at all."""
+    """Return when something was; what another program wrote may be no time at all."""
     with suppress(ValueError, OverflowError, OSError, TypeError):
         return from_iso(timestamp or "")
     return 0

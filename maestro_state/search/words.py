@@ -86,9 +86,9 @@ class _Folded(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        plain, *marks = unicodedata.normalize("NFD", char)
-        is_accented = all(unicodedata.category(mark) == "Mn" for mark in marks)
-        lower = (plain if is_accented else char).lower()
+        parts = unicodedata.normalize("NFD", char)
+        is_accented = all(unicodedata.category(mark) == "Mn" for mark in parts[1:])
+        lower = (parts[0] if is_accented else char).lower()
         self[code] = folded = lower if len(lower) == 1 else char
         return folded
 

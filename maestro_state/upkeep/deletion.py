@@ -5,6 +5,7 @@ from __future__ import annotations
 from maestro_state._sync.server import Server
 from maestro_state.errors import Conflict
 from maestro_state.mirror.places import Places
+from maestro_state.search.forgetting import forget
 from maestro_state.state.calls import index, sessions
 from maestro_state.upkeep.checkpoint import Checkpoints
 from maestro_state.upkeep.unlocked import once_unlocked
@@ -27,3 +28,4 @@ def delete(server: Server, places: Places, session_id: str, *, is_live: bool, tr
     home = places.own
     once_unlocked(lambda: home.move_to_trash(session_id) if trash else home.remove(session_id))
     places.project.index_drop(session_id)
+    forget(places.project, [session_id])

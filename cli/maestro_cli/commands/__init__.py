@@ -17,6 +17,7 @@ COMMANDS = {
     "watch": "watch",
     "message": "message",
     "messages": "message",
+    "search": "search",
     "usage": "usage",
     "worker": "worker",
     "discuss": "discuss",

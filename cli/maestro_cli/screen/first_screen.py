@@ -31,6 +31,7 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("watch",), "follow the session live, whoever asks"),
         (("runs", "show"), "what was run; what a run printed"),
         (("messages", "message"), "read the conversation; add to it"),
+        (("search",), "find what was said, asked, answered or added"),
         (("usage",), "tokens and cost by day, tool, model or user"),
     ),
     "Keep": (
