@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -18,11 +18,12 @@ from maestro_state._sync.server import Server
 from maestro_state._sync.source import Live
 from maestro_state.errors import InvalidValue, MaestroError, NoProject, ServerUnavailable, SessionNotFound
 from maestro_state.local.checkouts import is_begun
+from maestro_state.local.registry import projects, remember
 from maestro_state.mirror.places import Places
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.models.search import KINDS, Found, Rebuilt
 from maestro_state.models.work_names import moment_ms
-from maestro_state.search.asking import Question, ask
+from maestro_state.search.asking import Question, ask, merged
 from maestro_state.search.catching_up import CatchingUp, Progress
 from maestro_state.search.entries import Reading, Seen, read_new
 from maestro_state.search.opening import in_memory, open_store
@@ -37,11 +38,18 @@ if TYPE_CHECKING:
 #: Most hits that are told.
 LIMIT_MAX = 1000
 
+#: How connections are named that do not keep another project's server running, and how long they try to reach it.
+_ONLOOKER = "maestro-stack-watch"
+_RETRY_S = 0.5
+
 #: Sessions whose new entries are put into the cache together.
 _BATCH = 100
 
 #: States that do not change any more, as the server has them.
 _FROZEN = tuple(str(state).encode() for state in FROZEN)
+
+#: What is asked of every session.
+_FIELDS = ("last_id", "filling", "state", "archived_id")
 
 T = TypeVar("T")
 
@@ -58,6 +66,7 @@ class Search:
         self._places = places
         self._environment = environment
         self._opened: Store | None = None
+        self._ids: list[str] = []  #: of sessions that the server had the last time
         self._turn = threading.RLock()
 
     def find(
@@ -70,22 +79,68 @@ class Search:
         live: bool | None = None,
         since: str | None = None,
         rank: bool = False,
+        everywhere: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Found:
         """Find what has all these words, "phrases" and prefixes*, newest first; with `rank` the best ones first.
 
         `kinds` are some of message, prompt, output, context and note; `live` is True for sessions that the server has,
-        False for those that only the disk has; `since` a time, a date, or how long ago (`7d`). `progress` hears how
-        many archives of how many were read, when there are new ones.
+        False for those that only the disk has; `since` a time, a date, or how long ago (`7d`). `everywhere` searches
+        all projects of this user that are there. `progress` hears how many archives of how many were read, when there
+        are new ones.
         """
         question = self._question(query, limit, kinds, since)
         question = question._replace(is_live=live, by_rank=rank)
+        if everywhere and session is not None:
+            raise InvalidValue("a session is in one project", hint="leave out either --session or --everywhere")
+        if everywhere:
+            return self._find_everywhere(question, progress)
         if not is_begun(self._places.project.path):
             return Found([], 0)
+        remember(self._places.project.path, self._environment)
         if session is not None:
             question = question._replace(session_id=self._sessions.resolve(session))
-        on_server = self._on_server(needed=live is not False)
-        return self._with_store(lambda store: self._find(store, question, on_server, progress))
+        return self._find_here(question, self._on_server(needed=live is not False), progress)
+
+    def _find_here(
+        self, question: Question, on_server: dict[str, str], progress: Progress | None, project: str | None = None
+    ) -> Found:
+        return self._with_store(lambda store: self._find(store, question, on_server, progress, project))
+
+    def _find_everywhere(self, question: Question, progress: Progress | None) -> Found:
+        """Ask each project by itself: what cannot be read in one hides no other."""
+        own, found = self._places.project.path, []
+        if is_begun(own):
+            remember(own, self._environment)
+            on_server = self._on_server(needed=question.is_live is not False)
+            found.append(self._find_here(question, on_server, progress, own))
+        for root in projects(self._environment):
+            if root == own:
+                continue
+            try:
+                found.append(self._find_elsewhere(root, question, progress))
+            except (MaestroError, OSError):
+                found.append(Found([], 0, [root]))
+        return merged(found, question)
+
+    def _find_elsewhere(self, root: str, question: Question, progress: Progress | None) -> Found:
+        """Search another project; its server is asked if it runs, and never started."""
+        from pathlib import Path
+
+        from maestro_state.api.maestro import Maestro
+        from maestro_state.local.embedded import is_running
+
+        options: dict[str, Any] = {"environment": self._environment, "now_ms": self._server.now_ms}
+        with Maestro(root, **options) as there:
+            has_own_server = there.settings.redis_url is None
+            if not has_own_server or not is_running(Path(root)):
+                # On a server that projects share, what is live was found there already.
+                return there.search._find_here(question, {}, progress, root)  # noqa: SLF001 - one of our own kind
+            address = f"unix://{there.address.path}"
+        with Maestro(root, redis_url=address, client_name=_ONLOOKER, **options) as there:
+            there.server.connection.retry_s = _RETRY_S
+            search = there.search
+            return search._find_here(question, search._on_server(needed=False), progress, root)  # noqa: SLF001
 
     def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> Rebuilt:
         """Throw the cache away and make it anew. Takes as long as reading every archive."""
@@ -131,9 +186,16 @@ class Search:
         self.close()
         self._opened = open_store(self._places.project, self._environment, anew=anew)
 
-    def _find(self, store: Store, question: Question, on_server: dict[str, str], progress: Progress | None) -> Found:
+    def _find(
+        self,
+        store: Store,
+        question: Question,
+        on_server: dict[str, str],
+        progress: Progress | None,
+        project: str | None,
+    ) -> Found:
         self._catch_up(store, on_server, progress)
-        return ask(store, question)
+        return ask(store, question, project)
 
     def _rebuilt(self, store: Store, on_server: dict[str, str], progress: Progress | None) -> Rebuilt:
         self._catch_up(store, on_server, progress)
@@ -152,11 +214,8 @@ class Search:
 
         Asked of the sessions themselves: the index may be a second behind.
         """
-        terms, connection = self._server.terms, self._server.connection
         try:
-            ids = [entry.id for entry in self._server.fetch(index.all_sessions(terms))]
-            fields = ("last_id", "filling", "state", "archived_id")
-            rows = connection.calls([("HMGET", terms.keys.of_session(one, "session"), *fields) for one in ids])
+            rows = self._ask_server()
         except NoProject:
             return {}
         except ServerUnavailable as error:
@@ -166,12 +225,28 @@ class Search:
                 ) from error
             return {}
         found = {}
-        for one, (last_id, filling, state, archived_id) in zip(ids, rows, strict=True):
+        for one, (last_id, filling, state, archived_id) in rows.items():
             # One that is over and on disk is archived, though the server keeps it for another minute.
             is_over = state in _FROZEN and last_id == archived_id and self._is_on_disk(one)
             if last_id and not filling and not is_over:
                 found[one] = last_id.decode()
         return found
+
+    def _ask_server(self) -> dict[str, list[bytes | None]]:
+        """Ask about every session in one round trip, if they are those of the last time; else in two."""
+        terms, connection = self._server.terms, self._server.connection
+
+        def about(ids: list[str]) -> list[tuple[str, ...]]:
+            return [("HMGET", terms.keys.of_session(one, "session"), *_FIELDS) for one in ids]
+
+        listing = index.all_sessions(terms)
+        listed, *rows = connection.calls([listing.command, *about(self._ids)])
+        known = dict(zip(self._ids, rows, strict=True))
+        self._ids = [entry.id for entry in listing.read(listed)]
+        missing = [one for one in self._ids if one not in known]
+        if missing:
+            known.update(zip(missing, connection.calls(about(missing)), strict=True))
+        return {one: known[one] for one in self._ids}
 
     def _is_on_disk(self, session_id: str) -> bool:
         try:

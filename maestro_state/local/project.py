@@ -115,6 +115,7 @@ class Project:
     def begin(self) -> None:
         """Make this folder a project if it is none yet; refuses a home, or the whole system, that nobody named."""
         if is_begun(self.path):
+            self._remember()
             return
         if is_too_wide(self.path) and not self._is_named:
             raise UsageError(
@@ -122,6 +123,12 @@ class Project:
                 hint=f"cd into a project, or name it: maestro --project {self.path} …",
             )
         self.sessions(create=True).close()
+        self._remember()
+
+    def _remember(self) -> None:
+        from maestro_state.local.registry import remember
+
+        remember(self.path, os.environ)
 
     def check_begun(self) -> None:
         """Raise NoProject where there is nothing to read: reading makes nothing."""

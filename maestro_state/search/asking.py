@@ -81,3 +81,20 @@ def _hit(row: tuple[Any, ...], question: Question, project: str | None) -> Hit:
         snippet=snippet(content, question.terms),
         project=project,
     )
+
+
+def merged(parts: list[Found], question: Question) -> Found:
+    """Return what several projects answered as one answer: newest first; by rank, the best of each in turn."""
+    hits: dict[tuple[str, str, str], tuple[int, Hit]] = {}
+    total = 0
+    for part in parts:
+        total += part.total
+        for rank, hit in enumerate(part.results):
+            key = (hit.session_id, hit.kind, hit.entry)
+            total -= key in hits  # live on a server that both use
+            hits.setdefault(key, (rank, hit))
+    found = sorted(hits.values(), key=lambda one: one[1].ts, reverse=True)
+    if question.by_rank:
+        found.sort(key=lambda one: one[0])
+    skipped = [one for part in parts for one in part.skipped]
+    return Found([hit for _, hit in found[: question.limit]], total, skipped)

@@ -190,6 +190,10 @@ class Store:
             self.clear(found[0])
             self.database.execute("DELETE FROM session WHERE number = ?", found)
 
+    def optimize(self) -> None:
+        """Have all words in one place: takes a tenth of what reading them took."""
+        self.database.execute("INSERT INTO words (words) VALUES ('optimize')")
+
     def shed(self) -> None:
         """Leave nothing of what was removed in the files beside it."""
         with suppress(sqlite3.Error):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +12,7 @@ import click
 from maestro_cli import complete as offers
 from maestro_cli import output
 from maestro_cli.app import App, json_option, pass_app
+from maestro_state.errors import UsageError
 
 if TYPE_CHECKING:
     from maestro_state import Found, Hit
@@ -25,6 +28,7 @@ _MARKED = re.compile("«([^«»]*)»")
 @click.option("--live/--archived", "live", default=None, help="Only live sessions, or only archived ones.")
 @click.option("--since", metavar="TIME", help="Only since then: 7d, 24h, 2026-11-01, or a time.")
 @click.option("--rank", is_flag=True, help="The best hits first, not the newest.")
+@click.option("--everywhere", is_flag=True, help="In all projects you have, not only in this one.")
 @click.option("--rebuild", is_flag=True, help="Make the index anew, from the archives.")
 @json_option
 @pass_app
@@ -37,6 +41,7 @@ def search(
     live: bool | None,
     since: str | None,
     rank: bool,
+    everywhere: bool,
     rebuild: bool,
     as_json: bool,
 ) -> None:
@@ -44,6 +49,7 @@ def search(
 
     All words are wanted; "a phrase" in quotes, the beginning of a word with a star. Accents and case do not matter, and
     login finds fix_login_cookie and fixLoginCookie. Newest first; the index is a cache that keeps itself up to date.
+    Without words, on a terminal, hits come while you type: choose one with the arrows.
 
     \b
     Example:
@@ -53,19 +59,27 @@ def search(
     if rebuild:
         _rebuild(app, query, as_json=as_json)
         return
-    if not query:
-        raise click.UsageError("there is nothing to search for")
+    kinds = [one.strip() for one in kind.split(",") if one.strip()] if kind is not None else []
+    session = ref or (None if everywhere else app.session_ref)
     progress = output.Progress("reading archives")
-    found = app.maestro.search.find(
-        " ".join(query),
-        limit=limit,
-        kinds=[one.strip() for one in kind.split(",") if one.strip()] if kind is not None else (),
-        session=ref or app.session_ref,
-        live=live,
-        since=since,
-        rank=rank,
-        progress=progress.update,
-    )
+
+    def find(text: str, most: int) -> Found:
+        return app.maestro.search.find(
+            text,
+            limit=most,
+            kinds=kinds,
+            session=session,
+            live=live,
+            since=since,
+            rank=rank,
+            everywhere=everywhere,
+            progress=progress.update,
+        )
+
+    if not query:
+        _pick(find, as_json=as_json)
+        return
+    found = find(" ".join(query), limit)
     progress.done()
     if as_json:
         output.document(found)
@@ -73,6 +87,26 @@ def search(
         _show(found)
     if found.skipped:
         output.warning(f"could not be read whole: {', '.join(found.skipped)} → maestro verify")
+
+
+def _pick(find: Callable[[str, int], Found], *, as_json: bool) -> None:
+    """Have somebody type and choose; print the command that opens what was chosen."""
+    from maestro_cli.screen.picker import can_pick, pick
+
+    if as_json or not can_pick():
+        raise click.UsageError("there is nothing to search for")
+
+    def ask(typed: str, most: int) -> Found | None:
+        # While it is typed, the last word is the beginning of one.
+        text = typed.rstrip()
+        with suppress(UsageError):
+            return find(f"{text}*" if text and typed[-1:].isalnum() else text, most)
+        return None
+
+    find("maestro", 1)  # what is new is read before the screen is ours
+    chosen = pick(ask)
+    if chosen is not None:
+        output.line(chosen.command)
 
 
 def _rebuild(app: App, query: tuple[str, ...], *, as_json: bool) -> None:

@@ -26,17 +26,27 @@ class AsyncSearch(Room[Search]):
         live: bool | None = None,
         since: str | None = None,
         rank: bool = False,
+        everywhere: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Found:
         """Find what has all these words, "phrases" and prefixes*, newest first; with `rank` the best ones first.
 
         `kinds` are some of message, prompt, output, context and note; `live` is True for sessions that the server has,
-        False for those that only the disk has; `since` a time, a date, or how long ago (`7d`). `progress` hears how
-        many archives of how many were read, when there are new ones.
+        False for those that only the disk has; `since` a time, a date, or how long ago (`7d`). `everywhere` searches
+        all projects of this user that are there. `progress` hears how many archives of how many were read, when there
+        are new ones.
         """
         return await self._call(
             lambda room: room.find(
-                query, limit=limit, kinds=kinds, session=session, live=live, since=since, rank=rank, progress=progress
+                query,
+                limit=limit,
+                kinds=kinds,
+                session=session,
+                live=live,
+                since=since,
+                rank=rank,
+                everywhere=everywhere,
+                progress=progress,
             )
         )
 
