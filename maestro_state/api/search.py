@@ -239,14 +239,14 @@ class Search:
         def about(ids: list[str]) -> list[tuple[str, ...]]:
             return [("HMGET", terms.keys.of_session(one, "session"), *_FIELDS) for one in ids]
 
-        listing = index.all_sessions(terms)
-        listed, *rows = connection.calls([listing.command, *about(self._ids)])
-        known = dict(zip(self._ids, rows, strict=True))
-        self._ids = [entry.id for entry in listing.read(listed)]
-        missing = [one for one in self._ids if one not in known]
+        listing, before = index.all_sessions(terms), self._ids
+        listed, *rows = connection.calls([listing.command, *about(before)])
+        known = dict(zip(before, rows, strict=True))
+        self._ids = ids = [entry.id for entry in listing.read(listed)]
+        missing = [one for one in ids if one not in known]
         if missing:
             known.update(zip(missing, connection.calls(about(missing)), strict=True))
-        return {one: known[one] for one in self._ids}
+        return {one: known[one] for one in ids}
 
     def _is_on_disk(self, session_id: str) -> bool:
         try:
