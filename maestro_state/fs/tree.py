@@ -102,6 +102,15 @@ class Tree:
         finally:
             os.close(descriptor)
 
+    def quick_size(self, path: str) -> int | None:
+        """Return the size that a path of very many has, None when it has none: nothing is opened, so a link on the way
+        does not show.
+        """
+        try:
+            return os.stat(path, dir_fd=self.root.descriptor, follow_symlinks=False).st_size
+        except OSError:
+            return None
+
     def entry(self, path: str) -> FileEntry | None:
         """Read a file to its end and say what it is; None when there is no such file."""
         reach, descriptor = self.reach(path), self.open(path)

@@ -321,7 +321,15 @@ class Generation:
         tree.close()
         self._staged.check(folders, encoded)
 
+    def _check_kept(self) -> None:
+        """Raise FileCorrupt unless all that is taken over is still there: only asked for its size, that is cheap."""
+        new = {*self._written, *self._linked, *self._growing}
+        for path, entry in self._files.items():
+            if path not in new and (self._present is None or self._present.quick_size(path) != entry.size):
+                raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
+
     def _commit_in_place(self, manifest: layout.Manifest) -> None:
+        self._check_kept()
         gone = self.old.files.keys() - manifest.files.keys() if self.old else set()
         self._finish(manifest, (), pending.note_gone(self._staged.tree, gone))
         pending.commit(self._folder, self.session_id, gone)

@@ -120,3 +120,27 @@ async def test_an_archive_that_does_not_say_how_far_it_goes_is_written_anew(back
         assert (await maestro.archive.checkpoint()).current
         assert (folder / layout.MESSAGES).read_bytes().count(b"\n") == 2
         assert (backend.project / ".maestro/trash" / session.id / layout.MESSAGES).read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.parametrize("damage", ["cut off", "emptied", "missing"])
+@pytest.mark.parametrize("path", ["context/blobs/ctx-0001.txt", "context/items/ctx-0001.json", layout.MESSAGES])
+async def test_what_goes_missing_while_a_session_lives_is_there_again_after_the_next_change(
+    backend: Backend, path: str, damage: str
+):
+    """The server has it still: later it may be on no other disk. The damaged one is in the trash."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("work")
+        await maestro.context.add("a text", kind="text")
+        await maestro.messages.add("user", "hello")
+        for number in range(2):  # the first checkpoint is swapped in, the second one made in place
+            await maestro.sessions.set("preferences", {"n": number})
+            await maestro.archive.checkpoint()
+        folder = backend.project / ".maestro/sessions" / session.id
+        before = (folder / path).read_bytes()
+        DAMAGE[damage](folder / path)
+        assert not (await maestro.archive.verify(session.id)).ok  # control
+        await maestro.sessions.set("preferences", {"n": 2})
+        assert (await maestro.archive.checkpoint()).current
+        assert (await maestro.archive.verify(session.id)).ok
+        assert (folder / path).read_bytes() == before
+        assert (backend.project / ".maestro/trash" / session.id / layout.MANIFEST).exists()
