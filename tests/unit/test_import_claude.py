@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state import Maestro
+from maestro_state import AsyncMaestro, Maestro
 from maestro_state.errors import InvalidValue, PathNotFound
 from tests.support.histories import CLAUDE_ID, ClaudeHistory, archived, json_lines, said, stamp, two_turns
 
@@ -218,3 +218,12 @@ def test_bad_input_is_refused(maestro: Maestro, tmp_path: Path):
         maestro.histories.import_("claude", [tmp_path / "nowhere"])
     with pytest.raises(InvalidValue):
         maestro.histories.import_("claude", since="yesterdayish")
+
+
+async def test_the_same_awaited(project: Path, tmp_path: Path):
+    """AsyncMaestro has the same verbs."""
+    two_turns(tmp_path / "c", str(project)).write()
+    environment = {"HOME": str(tmp_path / "home"), "CLAUDE_CONFIG_DIR": str(tmp_path / "c")}
+    async with AsyncMaestro(project, environment=environment) as maestro:
+        (row,) = (await maestro.histories.import_("claude")).imported
+        assert (row.status, row.messages) == ("new", 8)
