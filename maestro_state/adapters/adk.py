@@ -21,7 +21,7 @@ from maestro_state.adapters.binding import Adapter, Binding, Entries, settled
 from maestro_state.adapters.view import View
 from maestro_state.clock import from_iso, new_suffix
 from maestro_state.errors import Conflict, InvalidValue
-from maestro_state.local.settings import MaestroSettings
+from maestro_state.local.settings import NAMES
 from maestro_state.models.bound import joined, parts_of
 
 try:
@@ -48,7 +48,10 @@ CREATED, STATE, UPDATED, REVISION, LAST = "created", "state", "updated", "revisi
 OWED = "owed"
 _HEAD = [CREATED, STATE, UPDATED, REVISION, OWED]
 #: What a Maestro is made with beside its settings.
-_OPTIONS = ("project", "maestro", "ttl_seconds", "session", "environment", "now_ms", "client_name")
+_OPTIONS = (
+    *("project", "maestro", "ttl_seconds", "session", "environment"),
+    *("now_ms", "client_name", "client", "blocking_client"),
+)
 #: Keys whose sessions are remembered.
 _REMEMBERED = 4096
 #: Changes of a state after which its log is made one again.
@@ -79,7 +82,7 @@ class MaestroSessionService(Adapter, BaseSessionService):  # type: ignore[misc] 
             raise InvalidValue(f"on_conflict '{str(on_conflict)[:40]}' is unknown", hint="one of append, reject")
         if uri is not None and (folder := _folder(uri)):
             options.setdefault("project", folder)
-        taken = {*_OPTIONS, *MaestroSettings.model_fields}
+        taken = {*_OPTIONS, *NAMES}
         super().__init__(**{name: value for name, value in options.items() if name in taken})
         self.on_conflict = on_conflict
         self._known: OrderedDict[str, _Known] = OrderedDict()
