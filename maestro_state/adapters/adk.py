@@ -48,7 +48,10 @@ CREATED, STATE, UPDATED, REVISION, LAST = "created", "state", "updated", "revisi
 OWED = "owed"
 _HEAD = [CREATED, STATE, UPDATED, REVISION, OWED]
 #: What a Maestro is made with beside its settings.
-_OPTIONS = ("project", "maestro", "ttl_seconds", "session", "environment", "now_ms", "client_name")
+_OPTIONS = (
+    *("project", "maestro", "ttl_seconds", "session", "environment"),
+    *("now_ms", "client_name", "client", "blocking_client"),
+)
 #: Keys whose sessions are remembered.
 _REMEMBERED = 4096
 #: Changes of a state after which its log is made one again.
