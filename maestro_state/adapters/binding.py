@@ -252,7 +252,7 @@ class Binding:
         source = await self.source()
         return {} if source is None else await source.kept(names, prefix=prefix)
 
-    async def look(self, names: list[str]) -> dict[str, bytes] | None:
+    async def peek(self, names: list[str]) -> dict[str, bytes] | None:
         """Return what is kept under some names in one round trip; None unless the session is known and goes on."""
         if self._known is None or not names:
             return None

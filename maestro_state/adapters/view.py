@@ -23,7 +23,7 @@ class View:
         if not names:
             return {}
         if self._archived is None:
-            found = await self._binding.look(names)
+            found = await self._binding.peek(names)
             if found is not None:
                 return found
             source = await self._binding.source()

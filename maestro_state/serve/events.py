@@ -169,7 +169,7 @@ async def _send_news(stream: _Stream, hub: Hub, follower: Follower, last: tuple[
         data, last = hub.take(follower, last)
         if data:
             await stream.send(data)
-        elif hub.is_leaving:
+        elif hub.is_stopping:
             await stream.send(LEAVING)
             break
         elif hub.is_over:

@@ -58,7 +58,7 @@ class Hub:
         """Begin with nothing; pieces are numbered from 0."""
         self.followers: set[Follower] = set()
         self.is_over = False  #: nothing more will come
-        self.is_leaving = False  #: this process stops
+        self.is_stopping = False  #: this process stops
         self._first = 0
         self._bytes = 0
         self._pieces: list[tuple[str | None, bytes]] = []
@@ -112,7 +112,7 @@ class Hub:
 
     async def news(self) -> None:
         """Return when there is something to take, or nothing more will come."""
-        if self.is_over or self.is_leaving:
+        if self.is_over or self.is_stopping:
             return
         # One for each: a follower that goes must not take the others' news along.
         news = asyncio.get_running_loop().create_future()
@@ -128,7 +128,7 @@ class Hubs:
         self._maestro = maestro
         self._hubs: dict[str, Hub] = {}
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self.is_leaving = False
+        self.is_stopping = False
 
     @property
     def followers(self) -> int:
@@ -143,7 +143,7 @@ class Hubs:
             hub = self._hubs.get(name)  # somebody else may have been faster
             if hub is None or hub.is_over:
                 hub = self._hubs[name] = Hub()
-                hub.is_leaving = self.is_leaving
+                hub.is_stopping = self.is_stopping
                 reading = self._read_all(hub) if name == ALL else self._read(name, hub, newest or "0-0")
                 self._readers[name] = asyncio.create_task(reading)
                 self._readers[name].add_done_callback(lambda _: self._drop(name, hub))
@@ -204,9 +204,9 @@ class Hubs:
 
     async def close(self) -> None:
         """Tell every follower to come back, and stop reading."""
-        self.is_leaving = True
+        self.is_stopping = True
         for hub in list(self._hubs.values()):
-            hub.is_leaving = True
+            hub.is_stopping = True
             hub.wake()
         for reader in list(self._readers.values()):
             reader.cancel()
