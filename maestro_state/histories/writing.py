@@ -136,6 +136,11 @@ class Draft:
     def _noted(self, noted: Noted) -> None:
         self._notes[noted.name] = noted.value
 
+    def _begin(self, at_ms: int) -> None:
+        if self._first_ms is None:
+            self._first_ms = at_ms
+            self._last = (at_ms, 0)  # that the session began is told under the first id of its time
+
     def _id(self, at_ms: int) -> str:
         """Return the next id: messages and events have theirs in one order, whatever clocks said."""
         ms, number = self._last
@@ -147,8 +152,7 @@ class Draft:
         self._close()
         key = asked.turn or asked.key
         place = self._places.get(key)
-        if self._first_ms is None:
-            self._first_ms = asked.at_ms
+        self._begin(asked.at_ms)
         if place is not None:
             self._turn = turn = Turn(place + 1, key, asked.at_ms)
             turn.resume(self._runs[place], self._kept.turns[place])
@@ -164,8 +168,7 @@ class Draft:
 
     def _heard(self, said: Said) -> None:
         turn = self._turn
-        if self._first_ms is None:
-            self._first_ms = said.at_ms
+        self._begin(said.at_ms)
         is_new = not all(key in self.seen for key in said.keys)
         if turn is not None:
             turn.last_ms = max(turn.last_ms, said.at_ms)

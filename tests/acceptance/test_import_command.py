@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +49,13 @@ def test_damage_is_exit_one_and_bad_input_one_line(project: Path):
     for words, code in ((["import", "cursor"], 2), (["import", "claude", "nowhere"], 3)):
         refused = maestro(project, *words)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (code, 1)
+
+
+def test_the_example_of_the_page_runs(project: Path):
+    """What docs/import.md shows in Python does what it says."""
+    page = (Path(__file__).parents[2] / "docs" / "import.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    environment = {**os.environ, "CLAUDE_CONFIG_DIR": str(project.parent / "claude"), "HOME": str(project.parent)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"new why-does-the-login-fail--\w{6} 16\n", done.stdout)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maestro_state import AsyncMaestro, Maestro
+from maestro_state._sync.archived import Archived
 from maestro_state.errors import InvalidValue, PathNotFound
 from tests.support.histories import CLAUDE_ID, ClaudeHistory, archived, json_lines, said, stamp, two_turns
 
@@ -59,6 +60,8 @@ def test_a_conversation_becomes_an_archived_session(maestro: Maestro, project: P
         ("tool_call", "ls src"),
         ("file_change", "src/login.py"),
     ]
+    ids = [event.id for event in Archived(one).events()]
+    assert len(set(ids)) == len(ids)
     assert maestro.archive.verify_all().ok
 
 
