@@ -19,6 +19,7 @@ COMMANDS = {
     "messages": "message",
     "search": "search",
     "usage": "usage",
+    "mcp": "mcp",
     "worker": "worker",
     "discuss": "discuss",
     "wsession": "wsession",
