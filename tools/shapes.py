@@ -80,6 +80,8 @@ SHAPES: dict[str, str] = {
     "verify": "`ok`, `checked`, `damaged` with `path` and `reason`, `removed`; with `--secrets` also `secrets`",
     "cleanup": "`dry_run`, `removed`, `kept`; `on_server`: ended sessions that the server still has",
     "sweep": "`checkpointed`, `finalized`, `archived`, `recovered_runs`, `errors`, `waiting`, `repaired`, `busy`",
+    "mcp install": "`tool`, `scope`, `status` = installed, updated, removed or unchanged, `done`, `path`, `entry`, "
+                   "`commands` of the tool itself",
     "stack status": "`running`, `address`, `pid`, `workers`, `server_version`",
     "stack stop": "`stopped`",
     "config": "`settings` with `name`, `value`, `source`",
