@@ -12,7 +12,7 @@ from maestro_state.clock import from_iso
 from maestro_state.errors import InvalidValue, MaestroError
 from maestro_state.models.message import Event, id_order
 from maestro_state.models.names import is_stream_id
-from maestro_state.serve.hub import ALL, ENDS, LEAVING, Follower, Hub, changed, wire
+from maestro_state.serve.hub import ALL, ENDS, STOPPING, Follower, Hub, changed, wire
 from maestro_state.state.calls.events import START, started_event
 from maestro_state.vocabulary import FROZEN
 
@@ -170,7 +170,7 @@ async def _send_news(stream: _Stream, hub: Hub, follower: Follower, last: tuple[
         if data:
             await stream.send(data)
         elif hub.is_stopping:
-            await stream.send(LEAVING)
+            await stream.send(STOPPING)
             break
         elif hub.is_over:
             break

@@ -31,7 +31,7 @@ BEAT_S = 10.0
 _AGAIN_S = 0.5
 _BEAT = (None, b":\n\n")
 #: What followers are told when this process stops: come back soon.
-LEAVING = b"retry: 500\n: the server stops; come back\n\n"
+STOPPING = b"retry: 500\n: the server stops; come back\n\n"
 
 
 def wire(event: Event) -> bytes:
