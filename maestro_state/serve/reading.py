@@ -32,7 +32,11 @@ def read_query(query_string: bytes, shape: type[Any]) -> Any:
     if len(values) != len(pairs):
         raise _bad("the query names something twice")
     try:
-        return msgspec.convert(values, shape, strict=False)
+        found = msgspec.convert(values, shape, strict=False)
+        for said, name in zip(shape.__struct_encode_fields__, shape.__struct_fields__, strict=True):
+            if said in values and getattr(found, name) is None:  # a query cannot say null, it leaves things out
+                raise _bad(f"the query is not valid: null is no value of {said}")
+        return found
     except (msgspec.ValidationError, OverflowError) as error:
         raise _bad(f"the query is not valid: {error}") from None
 

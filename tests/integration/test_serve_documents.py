@@ -121,6 +121,7 @@ def test_bad_input_is_refused_and_changes_nothing(client: httpx2.Client, project
         (client.get(here, params={"last": "many"}), 400),
         (client.get(here, params={"since": "x"}), 400),
         (client.get(here, params={"nobody": "1"}), 400),
+        (client.get(here, params={"since": "null"}), 400),
         (client.get(f"{here}?last=1&last=2"), 400),
         (client.put(here, json={}), 405),
         (client.get("/v1/nothing"), 404),
