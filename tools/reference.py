@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import msgspec
@@ -28,6 +29,8 @@ VALUES = (Session, SessionStatus, Terminal, Field, ContextItem, ListedItem, Run,
            ImportFailure)  # fmt: skip
 _COMMENT = re.compile(r"^    (?P<name>\w+): .*?#: (?P<says>.*)$", re.MULTILINE)
 _WIDTH = 100
+#: What adapters tell of is appended by one script for all of them.
+ADAPTERS = Path(inspect.getfile(errors)).parents[1] / "adapters"
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -161,11 +164,14 @@ def state_words() -> str:
 
 
 def stored_events() -> dict[str, list[str]]:
-    """Return the types of event that scripts append, each with the scripts that do."""
+    """Return the types of event that scripts append, by themselves or for an adapter, each with the scripts that do."""
     found: dict[str, list[str]] = {}
     for name in names():
         for kind in sorted(set(re.findall(r"\{'type', '([a-z]+\.[a-z_]+)'", load(name).body))):
             found.setdefault(kind, []).append(name)
+    for path in sorted(ADAPTERS.glob("*.py")):
+        for kind in re.findall(r"\.event\(\s*\"([a-z]+\.[a-z_]+)\"", path.read_text()):
+            found.setdefault(kind, ["add_entries"])
     return found
 
 
