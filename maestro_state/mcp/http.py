@@ -29,9 +29,10 @@ def application(server: MCPServer, allowed_hosts: Sequence[str], retry_interval_
         allowed_hosts=hosts,
         allowed_origins=[f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")],
     )
-    return server.streamable_http_app(
+    made: Starlette = server.streamable_http_app(
         event_store=Recent(), retry_interval=retry_interval_ms, transport_security=security
     )
+    return made
 
 
 class Recent(EventStore):
