@@ -35,9 +35,9 @@ CHANGES = frozenset((
 ))  # fmt: skip
 #: Commands that run here: they run for long, start or stop the stack itself, start programs or are rarely called.
 HERE = frozenset((
-    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "import", "pull",
-    "scheduler", "serve", "stack status", "stack stop", "sweep", "token", "tool check", "trust", "verify", "watch",
-    "work", "worker",
+    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "import", "mcp",
+    "pull", "scheduler", "serve", "stack status", "stack stop", "sweep", "token", "tool check", "trust", "verify",
+    "watch", "work", "worker",
 ))  # fmt: skip
 
 #: Where the resident process listens: the name in the folder of the server, which is below the project's top folder.

@@ -58,6 +58,23 @@ class Follow:
         record = source.record()
         return None if source.archived else self._first_cursor(record.id, None)
 
+    def attach(self, terminal: Terminal, ref: str | None = None) -> None:
+        """Show a terminal as attached for a quarter of a minute; it is activity, and refused by a frozen session."""
+        session_id = self._sessions.resolve(ref)
+        call = terminals.attach_terminal(self._server.terms, self._server.stamp(), session_id, terminal)
+        self._server.change(session_id, call)
+
+    def keep(self, terminal: Terminal, ref: str | None = None) -> None:
+        """Show an attached terminal for as long again; it is no activity."""
+        session_id = self._sessions.resolve(ref)
+        call = terminals.keep_terminal(self._server.terms, session_id, terminal, self._server.now_ms())
+        self._server.run(call)
+
+    def detach(self, terminal: Terminal, ref: str | None = None) -> None:
+        """Show a terminal no longer."""
+        session_id = self._sessions.resolve(ref)
+        self._server.run(terminals.detach_terminal(self._server.terms, session_id, terminal))
+
     def _live(
         self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
     ) -> Iterator[Event]:

@@ -57,6 +57,23 @@ class AsyncFollow:
         record = await source.record()
         return None if source.archived else await self._first_cursor(record.id, None)
 
+    async def attach(self, terminal: Terminal, ref: str | None = None) -> None:
+        """Show a terminal as attached for a quarter of a minute; it is activity, and refused by a frozen session."""
+        session_id = await self._sessions.resolve(ref)
+        call = terminals.attach_terminal(self._server.terms, self._server.stamp(), session_id, terminal)
+        await self._server.change(session_id, call)
+
+    async def keep(self, terminal: Terminal, ref: str | None = None) -> None:
+        """Show an attached terminal for as long again; it is no activity."""
+        session_id = await self._sessions.resolve(ref)
+        call = terminals.keep_terminal(self._server.terms, session_id, terminal, self._server.now_ms())
+        await self._server.run(call)
+
+    async def detach(self, terminal: Terminal, ref: str | None = None) -> None:
+        """Show a terminal no longer."""
+        session_id = await self._sessions.resolve(ref)
+        await self._server.run(terminals.detach_terminal(self._server.terms, session_id, terminal))
+
     async def _live(
         self, session: Session, cursor: str | None, until_idle_ms: int | None, terminal: Terminal | None
     ) -> AsyncIterator[Event]:

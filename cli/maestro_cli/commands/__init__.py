@@ -21,6 +21,7 @@ COMMANDS = {
     "usage": "usage",
     "serve": "serve",
     "token": "token",
+    "mcp": "mcp",
     "worker": "worker",
     "discuss": "discuss",
     "wsession": "wsession",

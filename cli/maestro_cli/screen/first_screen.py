@@ -42,6 +42,7 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("cleanup",), "remove old outputs and logs; made for cron"),
     ),
     "Agents": (
+        (("mcp",), "the session for agents: install claude, codex, …"),
         (("discuss",), "plan with a tool, replay what was decided"),
         (("wsession", "work"), "work sessions, and the breadcrumbs in them"),
     ),

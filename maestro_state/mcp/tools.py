@@ -1,0 +1,89 @@
+"""The eight tools as the protocol has them: names, schemas, annotations, and errors that a model can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+
+from maestro_state.errors import MaestroError, NoActiveSession, NoProject
+from maestro_state.mcp import arguments
+from maestro_state.mcp.texts import DESCRIPTIONS, HINT
+
+if TYPE_CHECKING:
+    from maestro_state.mcp.server import Office
+
+#: Tool → what it takes.
+ARGUMENTS: dict[str, type[arguments.Arguments]] = {
+    "get_session": arguments.GetSession,
+    "search_sessions": arguments.SearchSessions,
+    "read_messages": arguments.ReadMessages,
+    "post_message": arguments.PostMessage,
+    "read_context": arguments.ReadContext,
+    "add_context": arguments.AddContext,
+    "wait_for_events": arguments.WaitForEvents,
+    "run_tool": arguments.RunTool,
+}
+#: Tools that change something.
+CHANGES = ("post_message", "add_context", "run_tool")
+#: A run works on the project's files, and asks a model elsewhere.
+_REACHES_OUT = ("run_tool",)
+
+
+class OwnTool(Tool):
+    """A tool whose arguments are read by our structs: what is wrong is said in one line."""
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+        """Do it; every failure is told to the model."""
+        del context, convert_result
+        try:
+            return await self.fn(arguments)
+        except (MCPError, ToolError):
+            raise
+        except (NoActiveSession, NoProject) as error:
+            raise ToolError(HINT) from error
+        except MaestroError as error:
+            raise ToolError(f"{error} → {error.hint}" if error.hint else str(error)) from error
+        except Exception as error:
+            raise UnexpectedToolError(f"{self.name} failed: {type(error).__name__}") from error
+
+
+def tools(office: Office, *, read_only: bool) -> list[Tool]:
+    """Return the tools of a server."""
+    return [_tool(office, name) for name in ARGUMENTS if not (read_only and name in CHANGES)]
+
+
+def _tool(office: Office, name: str) -> Tool:
+    changes = name in CHANGES
+    return OwnTool(
+        fn=_answering(office, name),
+        name=name,
+        description=DESCRIPTIONS[name],
+        parameters=arguments.schema_of(ARGUMENTS[name]),
+        fn_metadata=FuncMetadata(arg_model=ArgModelBase),
+        is_async=True,
+        annotations=ToolAnnotations(
+            read_only_hint=not changes,
+            destructive_hint=name in _REACHES_OUT if changes else None,
+            idempotent_hint=None if changes else True,
+            open_world_hint=name in _REACHES_OUT,
+        ),
+    )
+
+
+def _answering(office: Office, name: str) -> Callable[[dict[str, Any]], Awaitable[CallToolResult]]:
+    kind = ARGUMENTS[name]
+
+    async def answer(given: dict[str, Any]) -> CallToolResult:
+        wanted = arguments.read(kind, given)
+        document = await getattr(office.desk, name)(wanted)
+        text = msgspec.json.encode(document).decode()
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=document)
+
+    return answer
