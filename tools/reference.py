@@ -35,6 +35,8 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
     def walk(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield words, command
             for name, child in sorted(command.commands.items()):
                 yield from walk(f"{words} {name}", child)
         else:

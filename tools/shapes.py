@@ -84,6 +84,8 @@ SHAPES: dict[str, str] = {
     "token add": "`id`, `token`, `user`, `role`",
     "token list": "`tokens` with `id`, `user`, `role`, `created_at`, `expires_at`, `last_used_at`, `parent`",
     "token revoke": "`revoked`",
+    "mcp install": "`tool`, `scope`, `status` = installed, updated, removed or unchanged, `done`, `path`, `entry`, "
+                   "`commands` of the tool itself",
     "stack status": "`running`, `address`, `pid`, `workers`, `server_version`",
     "stack stop": "`stopped`",
     "config": "`settings` with `name`, `value`, `source`",

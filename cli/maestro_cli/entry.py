@@ -35,13 +35,19 @@ CHANGES = frozenset((
 ))  # fmt: skip
 #: Commands that run here: they run for long, start or stop the stack itself, start programs or are rarely called.
 HERE = frozenset((
-    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "import", "mcp",
+    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "import", "mcp install",
     "pull", "scheduler", "serve", "stack status", "stack stop", "sweep", "token", "tool check", "trust", "verify",
     "watch", "work", "worker",
 ))  # fmt: skip
 
+#: Commands that serve an agent for as long as it is there. They have a resident process of their own: what they import
+#: takes a second, and would make that of all others large.
+SERVES = frozenset(("mcp",))
+
 #: Where the resident process listens: the name in the folder of the server, which is below the project's top folder.
 SOCKET_NAME = "r.sock"
+#: Where the one listens that serves agents.
+SERVING_NAME = "a.sock"
 FOLDERS = (".maestro", "server")
 SOCKET = os.path.join(*FOLDERS, SOCKET_NAME)
 
@@ -68,6 +74,8 @@ def _may_be_handed_over(words: list[str]) -> bool:
     # Which file such a name means depends on the process that opens it.
     if any(word.startswith(("/dev/", "/proc/")) for word in words):
         return False
+    if _is_in(SERVES, words):
+        return "--http" not in words and not _is_in(HERE, words)
     return _is_in(READS, words) or _is_in(CHANGES, words)
 
 
@@ -92,7 +100,7 @@ def _hand_over(words: list[str]) -> int | None:
         if line.fileno() <= 2:
             return None  # one of the streams is closed, and this took its place
         line.settimeout(_TIMEOUT_S)
-        _connect(line, top)
+        _connect(line, top, SERVING_NAME if _is_in(SERVES, words) else SOCKET_NAME)
         # It speaks first: handed to a process that is stopped, our streams would stay open for as long as it is.
         hello = line.recv(8, _socket.MSG_WAITALL)
         if hello[:4] != installation():
@@ -113,13 +121,13 @@ def _hand_over(words: list[str]) -> int | None:
         line.close()
 
 
-def _connect(line: socket, top: str) -> None:
+def _connect(line: socket, top: str, name: str = SOCKET_NAME) -> None:
     """Connect to the resident process; OSError unless it is this user's, who alone gets an environment with secrets."""
     from maestro_state.fs import private_socket
 
     folder = private_socket.open_own_folder(top, *FOLDERS)
     try:
-        private_socket.connect_line(line, folder, SOCKET_NAME)
+        private_socket.connect_line(line, folder, name)
     finally:
         os.close(folder)
 

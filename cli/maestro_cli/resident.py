@@ -2,7 +2,7 @@
 
 It has imported what they need; each one runs in a fork of it, with the caller's words, environment and terminal, and
 ends when the caller does. Only its own user is answered. When the code on disk is no longer the code in memory it
-exits, and is started anew.
+exits, and is started anew. Agents are served by a process like it that has imported the SDK, where that is installed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ _MAX_REQUEST = 8 << 20
 _TIMEOUT_S = 5.0
 
 
-def serve(root: str) -> None:
-    """Answer commands until told to stop, or until the code on disk is newer."""
-    for name in {words.split()[0] for words in entry.READS | entry.CHANGES}:
-        maestro.get_command(None, name)  # type: ignore[arg-type]
+def serve(root: str, name: str, words: frozenset[str]) -> None:
+    """Answer these commands until told to stop, or until the code on disk is newer."""
+    for first in {word.split()[0] for word in words}:
+        maestro.get_command(None, first)  # type: ignore[arg-type]
     preload()
+    if words is entry.SERVES:
+        _load_serving(root)
     versions = _versions()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page it reads
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a fork ended: its caller was told
-    with _listening(root) as listener:
+    with _listening(root, name) as listener:
         while True:
             line, _ = listener.accept()
             with line:
@@ -145,9 +147,16 @@ def _run(request: list[bytes]) -> int:
     return code
 
 
-def _listening(root: str) -> socket.socket:
+def _load_serving(root: str) -> None:
+    """Import what an agent's first requests need: a server that was made has all of it."""
+    from maestro_state.mcp import build_server, warm_up
+
+    warm_up(build_server(project=root))
+
+
+def _listening(root: str, name: str) -> socket.socket:
     with paths.open_data_folder(root) as folder:
-        return private_socket.listen(folder, entry.SOCKET_NAME)
+        return private_socket.listen(folder, name)
 
 
 def _versions() -> list[int]:
@@ -164,10 +173,19 @@ def _written(path: str) -> int:
 
 def main() -> None:
     """Serve the project named on the command line."""
-    parser = argparse.ArgumentParser(prog="maestro_cli.resident", description="Run the reading commands of a project.")
+    _be("maestro_cli.resident", entry.SOCKET_NAME, entry.READS | entry.CHANGES)
+
+
+def serve_agents() -> None:
+    """Serve the agents of the project named on the command line."""
+    _be("maestro_cli.resident:serve_agents", entry.SERVING_NAME, entry.SERVES)
+
+
+def _be(program: str, name: str, words: frozenset[str]) -> None:
+    parser = argparse.ArgumentParser(prog=program, description="Run the commands of a project that are handed over.")
     parser.add_argument("--project", required=True, help="root folder of the project")
     keep_private()  # commands bring the environments of their terminals
-    serve(os.path.realpath(parser.parse_args().project))
+    serve(os.path.realpath(parser.parse_args().project), name, words)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 GROUP = "maestro_state.programs"
-#: The one that looks after a project's stack, and the one that runs the commands handed to it.
-SUPERVISOR, RESIDENT = "supervisor", "resident"
+#: The one that looks after a project's stack, the one that runs the commands handed to it, and the one for agents.
+SUPERVISOR, RESIDENT, AGENTS = "supervisor", "resident", "agents"
 
 
 def command(name: str, root: str | os.PathLike[str]) -> list[str]:

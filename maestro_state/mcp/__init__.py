@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from starlette.applications import Starlette
 
-__all__ = ["MISSING", "asgi_app", "build_server"]
+__all__ = ["MISSING", "asgi_app", "build_server", "warm_up"]
 
 #: What to say where the SDK is not installed.
 MISSING = "MCP needs an extra: pip install 'maestro-state[mcp]'"
@@ -59,6 +59,13 @@ def asgi_app(
     except ModuleNotFoundError as error:
         raise _explained(error) from error
     return application(server, allowed_hosts or (), retry_interval_ms)
+
+
+def warm_up(server: MCPServer) -> None:
+    """Have a server answer a first request of nobody's, so that the next one finds everything made."""
+    from maestro_state.mcp.warming import answer_nobody
+
+    answer_nobody(server)
 
 
 def _explained(error: ModuleNotFoundError) -> ImportError:

@@ -274,7 +274,7 @@ def test_the_stack_brings_it_along(project):
 
 def test_the_tables_name_every_command():
     """Every command is in one table; those that only read ask for no confirmation."""
-    tables = (entry.READS, entry.CHANGES, entry.HERE)
+    tables = (entry.READS, entry.CHANGES, entry.SERVES, entry.HERE)
     named = [words for table in tables for words in table]
     assert len(named) == len(set(named))
     known = dict(_commands(root_command, ()))
@@ -287,6 +287,8 @@ def _commands(command: click.Command, words: tuple[str, ...]):
     if not isinstance(command, click.Group):
         yield " ".join(words), command
         return
+    if command.invoke_without_command and words:
+        yield " ".join(words), command
     context = click.Context(command)
     for name in command.list_commands(context):
         found = command.get_command(context, name)

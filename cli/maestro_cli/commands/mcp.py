@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import output
-from maestro_cli.app import App
+from maestro_cli.app import App, json_option, pass_app
 from maestro_state import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Where `--http` listens unless told.
 HOST, PORT = "127.0.0.1", 4176
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+#: The tools that can be given a server; a test holds it against what is known of them.
+_TOOLS = ("claude", "codex", "gemini", "qwen", "opencode")
 
 
 @click.group(invoke_without_command=True)
@@ -90,7 +92,48 @@ def _serve_http(server: MCPServer, host: str, port: int) -> int:
         )
     config = uvicorn.Config(asgi_app(server), host=host, port=port, log_level="warning", log_config=None)
     listening = config.bind_socket()
+    listening.listen()  # whoever reads the address below may come at once
     named = f"[{host}]" if ":" in host else host
     output.line(f"http://{named}:{listening.getsockname()[1]}/mcp")
     uvicorn.Server(config).run(sockets=[listening])
     return 0
+
+
+@mcp.command()
+@click.argument("tool", type=click.Choice(_TOOLS))
+@click.option("--scope", type=click.Choice(("project", "user")), default="user", show_default=True,
+              help="In this project's files, or for all of this user's projects.")  # fmt: skip
+@click.option("--print", "only_print", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--remove", is_flag=True, help="Take it out again.")
+@json_option
+@pass_app
+def install(app: App, tool: str, scope: str, only_print: bool, remove: bool, as_json: bool) -> None:
+    """Register this with an AI tool, which starts it by itself from then on.
+
+    It is written where the tool lists its servers; of claude's own list for all projects, by claude mcp add. Doing it
+    again changes nothing.
+
+    \b
+    Example:
+      maestro mcp install claude
+      maestro mcp install codex --print
+      maestro mcp install gemini --scope project --remove
+    """
+    from maestro_cli.registering import plan
+
+    found = plan(tool, scope, app.maestro.project.root, remove=remove)
+    if not only_print:
+        found.carry_out()
+    if as_json:
+        output.document(found.document(done=not only_print))
+        return
+    if only_print:
+        for line in found.lines():
+            output.line(line)
+        return
+    if found.status == "unchanged":
+        output.line(f"{tool}: nothing to do, maestro is {'not ' if remove else ''}registered in {found.path}")
+        return
+    output.line(f"{tool}: {found.status} in {found.path}")
+    if not remove:
+        output.note(f"start {tool} in a project and ask: what is the team working on?")

@@ -1,5 +1,5 @@
 """What the embedded stack brings along: workers when they are needed, passes over the sessions, and the resident
-process of the commands.
+processes of the commands and of agents.
 """
 
 from __future__ import annotations
@@ -7,11 +7,12 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maestro_state.local.embedded import paths
-from maestro_state.local.program import RESIDENT, command
+from maestro_state.local.program import AGENTS, RESIDENT, command
 from maestro_workers.pool.pool import Pool
 from maestro_workers.stack.services import Keeper, ProcessService
 from maestro_workers.stack.sweeps import Sweeps
@@ -29,6 +30,8 @@ def stack_parts(root: Path, loop: Loop, log: Callable[[str], None]) -> list[Part
     parts: list[Part] = [_workers(root, loop, log), Sweeps(root, loop, log)]
     if sys.platform == "linux":  # elsewhere a command cannot tell whose process listens, and runs by itself
         parts.append(Keeper(ProcessService(RESIDENT, command(RESIDENT, root)), log))
+        if find_spec("mcp") is not None:  # the extra: who has it has agents that should not wait a second for it
+            parts.append(Keeper(ProcessService(AGENTS, command(AGENTS, root)), log))
     return parts
 
 
