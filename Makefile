@@ -54,6 +54,8 @@ $(TOOLS)/.installed: tests/real_tools/package.json
 
 test-tools: setup $(TOOLS)/.installed
 	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$(CURDIR)/$(TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.real_tools.matrix --write
+	$(PIP) install -c tests/constraints.txt -c tests/reach/constraints.txt -e ".[mcp]"
+	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$$PATH" $(BIN)/python -m tests.real_tools.agents
 
 # The frameworks bring a hundred packages: into an environment of their own, which `make test` does without.
 $(REACH)/.installed: pyproject.toml tests/constraints.txt tests/reach/constraints.txt

@@ -3,6 +3,7 @@
 @401@ @404@ @500@ ...  answer with that status        @hang@   begin an answer and never end it
 @slow@                 answer word by word, with pauses
 @shell=COMMAND@        call the shell tool first      @write=PATH@   call the tool that writes a file first
+@mcp=TOOL@             call that tool of an MCP server first; "what is the team working on?" is @mcp=get_session@
 
 Every answer names the MARK-… words that were in the request and how often a person spoke.
 """
@@ -30,7 +31,8 @@ _WRITERS = {"Write": "file_path", "write_file": "file_path", "write": "filePath"
 _PAUSE_S = 0.2
 
 _STATUS = re.compile(r"@([45]\d\d)@")
-_STEERING = re.compile(r"@(shell|write)=([^@]+)@")
+_STEERING = re.compile(r"@(shell|write|mcp)=([^@]+)@")
+_TEAM = "what is the team working on?"
 
 
 class ModelApi:
@@ -58,9 +60,12 @@ class ModelApi:
     def answer_to(self, request: Json, asked: Asked) -> Answer:
         """Decide what the model says."""
         number = len(self.asked)
-        steered = _STEERING.findall(asked.text)
-        if steered and asked.tools and not asked.has_result and (call := _call(asked.tools, *steered[-1])):
-            return Answer([], call, number)
+        steered = _STEERING.findall(asked.text.replace(_TEAM, "@mcp=get_session@"))
+        if steered and asked.tools and (call := _call(asked.tools, *steered[-1])):
+            # A tool that had to be looked up first is called after that.
+            calls = json.dumps([request.get(name) for name in ("messages", "input", "contents")])
+            if not asked.has_result or ("tool_search" in calls and f'"{call[0]}"' not in calls):
+                return Answer([], call, number)
         if self.answer is not None:
             return Answer(list(self.answer), None, number)
         marks = sorted(set(re.findall(r"MARK-\w+", json.dumps(request))))
@@ -70,6 +75,10 @@ class ModelApi:
 
 def _call(tools: list[str], kind: str, what: str) -> tuple[str, Json] | None:
     """Return the call of a tool that was steered to, in the words of the tools there are."""
+    if kind == "mcp":  # each host puts the server's name before it, in its own way
+        found: Json = {"query": f"select:mcp__maestro__{what}"}
+        search = ("tool_search", found) if "tool_search" in tools else None
+        return next(((name, {}) for name in tools if name.endswith(what)), search)
     if kind == "write":
         for name in (one for one in tools if one in _WRITERS):
             return name, {_WRITERS[name]: what, "content": "by the model\n"}

@@ -135,14 +135,17 @@ class Responses:
             elif one.get("role") == "user":
                 turns.append((False, _texts(one.get("content"), "input_text", "text")))
         asked = _spoken(turns)
-        asked.tools = [one.get("name", "") for one in request.get("tools") or []]
+        for one in request.get("tools") or []:  # those of an MCP server come together, under its name
+            inner = one.get("tools") if one.get("type") == "namespace" else None
+            asked.tools += [f"{one['name']}/{tool['name']}" for tool in inner] if inner else [one.get("name", "")]
         return asked
 
     def _item(self, answer: Answer) -> Json:
         if answer.call:
-            name, arguments = answer.call
+            (space, _, name), arguments = answer.call[0].rpartition("/"), answer.call[1]
+            said = {"namespace": space, "name": name} if space else {"name": name}
             return {"type": "function_call", "id": f"fc_{answer.number}", "call_id": f"call_{answer.number}",
-                    "name": name, "arguments": json.dumps(arguments), "status": "completed"}  # fmt: skip
+                    "arguments": json.dumps(arguments), "status": "completed"} | said  # fmt: skip
         text = {"type": "output_text", "text": "".join(answer.pieces), "annotations": []}
         return {"type": "message", "id": f"item_{answer.number}", "role": "assistant", "status": "completed",
                 "content": [text]}  # fmt: skip
