@@ -1,6 +1,6 @@
 """The five real tools with `maestro mcp`: registered, asked what the team works on, and taken out again.
 
-`python -m tests.real_tools.agents [TOOL...]` with the tools on PATH, which `make test-tools` installs. The API of the model
+`python -m tests.real_tools.agents [TOOL...]` with the tools on PATH, which `make test-tools` installs. The model's API
 is on loopback: it calls `get_session`, and what the tool answers it with is in its next request.
 """
 
