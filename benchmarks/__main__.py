@@ -23,7 +23,7 @@ from benchmarks.row import Row
 QUESTIONS = {
     "append": 90, "read": 90, "listing": 60, "follow": 60, "terminals": 60, "memory": 30, "commands": 60, "context": 30,
     "runs": 60, "screen": 30, "queues": 60, "archive": 120, "fork": 20, "import": 60, "breadcrumbs": 60,
-    "capacity": 60, "stall": 60, "adapters": 60, "search": 300,
+    "capacity": 60, "stall": 60, "adapters": 60, "search": 300, "mcp": 60,
 }  # fmt: skip
 #: Seconds a question gets to put its server away when its time is over.
 _LEAVE_S = 20

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from maestro_cli import output
@@ -22,11 +23,11 @@ class Terminal:
         """Take the project folder; terminals know each other only through the session."""
         self._mark = output.colour(f" {number} │ ", ("cyan", "magenta", "yellow")[number - 1])
         self._folder = folder
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("MAESTRO_")}
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("MAESTRO_")}
 
     def type(self, *words: str) -> None:
         self._show_command(words)
-        done = subprocess.run([_MAESTRO, *words], cwd=self._folder, env=self._environment, text=True,
+        done = subprocess.run([_MAESTRO, *words], cwd=self._folder, env=self.environment, text=True,
                               capture_output=True, check=False)  # fmt: skip
         for text in (done.stdout + done.stderr).splitlines():
             output.line(self._mark + text)
@@ -37,7 +38,7 @@ class Terminal:
     def keep_open(self, *words: str) -> Iterator[Iterator[str]]:
         """Run a command that goes on; yields the lines it prints, as they come."""
         self._show_command(words)
-        with subprocess.Popen([_MAESTRO, *words], cwd=self._folder, env=self._environment, text=True,
+        with subprocess.Popen([_MAESTRO, *words], cwd=self._folder, env=self.environment, text=True,
                               stdout=subprocess.PIPE) as process:  # fmt: skip
             assert process.stdout is not None  # noqa: S101 - PIPE was asked for
             try:
@@ -80,9 +81,23 @@ def main() -> None:
             for path in sorted(archive.rglob("*.*")):
                 output.line(f"     {path.relative_to(archive)}")
             output.line()
+            _second_scene(first, folder)
         finally:
             subprocess.run([_MAESTRO, "stack", "stop"], cwd=folder, stdout=subprocess.DEVNULL, check=False)
     output.line(f"Now yours: {os.path.relpath(_MAESTRO)} session start my-work, and maestro watch in another terminal.")
+
+
+def _second_scene(terminal: Terminal, folder: Path) -> None:
+    """Two agents in one session, where the SDK is installed."""
+    from maestro_cli import demo_agents
+
+    if find_spec("mcp") is None:
+        output.line(f"{demo_agents.WITHOUT}\n")
+        return
+    output.line("Second scene: two agents in two terminals, one session. Each has started maestro mcp for itself.\n")
+    terminal.type("session", "start", "agents")
+    demo_agents.play(_MAESTRO, folder, terminal.environment)
+    terminal.type("messages")
 
 
 if __name__ == "__main__":

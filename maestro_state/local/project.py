@@ -159,6 +159,14 @@ class Project:
             )
         return session_id
 
+    def active_mark(self) -> tuple[int, int, int] | None:
+        """Return what is another after every change of the active session: one stat, nothing is read."""
+        try:
+            found = os.stat(os.path.join(self.checkout, ".maestro", "sessions", "active"), follow_symlinks=False)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
     def set_active(self, session_id: str | None) -> None:
         """Put this checkout on a session, or on none."""
         with _open_maestro(self.checkout, "sessions", create=True) as folder:

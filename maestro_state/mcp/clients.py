@@ -36,8 +36,8 @@ class Client:
 
 
 def client_name(name: str, version: str) -> str:
-    """Return what to call a client: one line, of a length that fits into a list."""
-    said = f"{name} {version}".strip() or "mcp client"
+    """Return what to call a client: one line, of a length that fits into a list. Nothing for one without a name."""
+    said = f"{name} {version}".strip()
     return "".join(char if char.isprintable() else " " for char in said)[:_NAME_MAX]
 
 
@@ -91,11 +91,13 @@ class Attendance:
             before = client.session_id
             if before == session_id:
                 return
-            with suppress(MaestroError):  # ended, or not for this user to change: what is asked for may work
-                if before is not None:
-                    await maestro.follow.detach(client.terminal, before)
-                await maestro.follow.attach(client.terminal, session_id)
-            client.session_id = session_id
+            try:
+                with suppress(MaestroError):  # ended, or not for this user to change: what is asked for may work
+                    if before is not None:
+                        await maestro.follow.detach(client.terminal, before)
+                    await maestro.follow.attach(client.terminal, session_id)
+            finally:  # also canceled: it may be shown there by now, and is taken off when it leaves
+                client.session_id = session_id
 
     async def keep(self) -> None:
         """Show clients for as long as they are there; runs until it is canceled."""

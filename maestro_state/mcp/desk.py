@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from maestro_state.aio.maestro import AsyncMaestro
-from maestro_state.errors import InvalidValue, NoActiveSession, NoProject, NoTool, Refused
+from maestro_state.errors import InvalidValue, NoActiveSession, NoProject, NoTool
 from maestro_state.mcp import arguments as given
 from maestro_state.mcp.answers import (
     CONTENT_MAX,
@@ -41,12 +41,24 @@ class Desk:
         """Take an open Maestro, and who is to be shown as attached."""
         self.maestro = maestro
         self._attendance = attendance
+        self._active: tuple[object, str] | None = None
 
     async def session_id(self) -> str:
         """Return the session that is meant now, with the client shown as attached to it."""
-        session_id = await self.maestro.sessions.resolve()
+        session_id = await self._resolve()
         await self._attendance.attend(session_id)
         return session_id
+
+    async def _resolve(self) -> str:
+        """Read which session is active, in a thread, when it has changed since: one stat tells. A thread for each call
+        would take as long as everything else in it together.
+        """
+        if self.maestro.blocking.pinned:
+            return await self.maestro.sessions.resolve()
+        mark = self.maestro.project.active_mark()
+        if mark is None or self._active is None or self._active[0] != mark:
+            self._active = (mark, await self.maestro.sessions.resolve())
+        return self._active[1]
 
     async def get_session(self, _: given.GetSession) -> Document:
         try:
@@ -62,12 +74,8 @@ class Desk:
         return {"notice": NOTICE, **status, "cursor": cursor}
 
     async def search_sessions(self, wanted: given.SearchSessions) -> Document:
-        room = getattr(self.maestro, "search", None)
-        if room is None:
-            raise Refused("this installation cannot search", hint="read_messages reads the current session")
-        found = await room.find(wanted.query, limit=wanted.limit)
-        document: Document = found.document() if hasattr(found, "document") else msgspec.to_builtins(found)
-        return {"notice": NOTICE, **(document if isinstance(document, dict) else {"results": document})}
+        found = await self.maestro.search.find(wanted.query, limit=wanted.limit)
+        return {"notice": NOTICE, **msgspec.to_builtins(found)}
 
     async def read_messages(self, wanted: given.ReadMessages) -> Document:
         session_id = await self.session_id()

@@ -91,6 +91,9 @@ class Office:
         else:
             info = ctx.session.client_params.client_info
             name = client_name(info.name, info.version)
+        # The first answer over HTTP is what gives the client its session's number: it is known from the next one on.
+        if not name or (answer is not None and ctx.request is not None):
+            return answer if ctx.method == "initialize" else await call_next(ctx)
         # Over HTTP there are many clients, each with a session of the protocol or without; over stdio there is one.
         with self._attendance.speaking(f"{session_number(ctx)}\0{name}", name, stays=ctx.request is None):
             return answer if ctx.method == "initialize" else await call_next(ctx)

@@ -135,6 +135,7 @@ def test_a_running_stack_serves_without_importing(project: Path):
     """The process that the host starts imports no SDK: the stack has it, and answers over the same pipes."""
     printed(project, "session", "start", "fast")
     wait_until((project / ".maestro/server" / entry.SERVING_NAME).exists, "the process for agents listens")
+    assert printed(project, "status")["attached"] == []  # having everything ready is nobody's visit
     line = [sys.executable, "-P", "-c", HANDED_OVER, "mcp", "--read-only"]
     with spoken_to(line, project) as process:
         assert say(process, INITIALIZE)["result"]["protocolVersion"] == "2025-06-18"

@@ -136,6 +136,21 @@ async def test_the_session_is_looked_up_at_every_call(real: Backend, maestro: As
         assert (await ask(pinned, "get_session"))["session"]["id"] == first.id
 
 
+async def test_earlier_work_is_found(real: Backend, maestro: AsyncMaestro):
+    """In live and archived sessions, newest first, with what `maestro search` says."""
+    first = await maestro.sessions.start("first")
+    await maestro.messages.add("user", "the cookie of the login")
+    await maestro.sessions.end()
+    second = await maestro.sessions.start("second")
+    await maestro.messages.add("user", "another cookie")
+    async with client(real.project) as agent:
+        found = await ask(agent, "search_sessions", query="cookie")
+        assert [one["session_id"] for one in found["results"]] == [second.id, first.id]
+        assert (await ask(agent, "search_sessions", query="cookie login", limit=1))["total"] == 1
+        assert (await ask(agent, "search_sessions", query="nowhere"))["results"] == []
+        await refusal(agent, "search_sessions", query="cookie", limit=51)
+
+
 async def test_context(real: Backend, maestro: AsyncMaestro):
     """Files of the project and texts are added and read; nothing outside of it."""
     await maestro.sessions.start("context")
