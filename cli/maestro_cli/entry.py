@@ -36,8 +36,8 @@ CHANGES = frozenset((
 #: Commands that run here: they run for long, start or stop the stack itself, start programs or are rarely called.
 HERE = frozenset((
     "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "import", "mcp install",
-    "pull", "scheduler", "serve", "stack status", "stack stop", "sweep", "token", "tool check", "trust", "verify",
-    "watch", "work", "worker",
+    "pull", "scheduler", "serve", "stack status", "stack stop", "sweep", "token add", "token list", "token revoke",
+    "tool check", "trust", "verify", "watch", "work", "worker",
 ))  # fmt: skip
 
 #: Commands that serve an agent for as long as it is there. They have a resident process of their own: what they import
