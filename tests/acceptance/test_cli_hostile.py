@@ -25,7 +25,7 @@ OBEYED = re.compile(
 )
 OWN = re.compile(r"\x1b\[(?:[012]|3[0-46-7])m|\x1b\[2K")
 #: Commands that serve until they are told to stop, and what takes this test's own server away.
-_SERVING = {"worker", "scheduler", "stack stop"}
+_SERVING = {"mcp", "serve", "worker", "scheduler", "stack stop"}
 
 #: What each command is given, in the order they are tried; any other is called without words.
 _WORDS: dict[str, list[list[str]]] = {
