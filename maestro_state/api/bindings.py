@@ -71,12 +71,14 @@ class Bindings(BoundKeys):
 
     def _begin_anew(self, bound: Bound, gone: str, ttl_ms: int) -> None:
         """Bind a key to another session than one that was there and is not within reach: deleted, or only in the
-        archive of another machine. That id is never used again.
+        archive of another machine. That id is never used again; the next one follows from it, so that all who
+        begin anew at once begin the same.
         """
-        session_id, terms = self._new_id(bound), self._server.terms
-        chosen: ops.BoundTo = self._server.run(ops.bind_session(terms, bound, session_id, ttl_ms, instead_of=gone))
-        if chosen.session_id == session_id:
-            self._begin(bound, session_id, ttl_ms, forked_from=gone)
+        session_id = _derived(bound, f"{gone} anew")
+        self._begin(bound, session_id, ttl_ms, forked_from=gone)
+        self._server.run(
+            ops.bind_session(self._server.terms, bound, session_id, ttl_ms, is_begun=True, instead_of=gone)
+        )
 
     def _new_id(self, bound: Bound) -> str:
         archived = self._places.own.ids()
@@ -113,8 +115,7 @@ class Bindings(BoundKeys):
         """
         from maestro_state.api.fork import UNFINISHED_MS, fill_from, taken_over
 
-        suffix = hashlib.sha256(f"{bound.digest}{ended}".encode()).hexdigest()[:6]
-        session_id, terms = f"{bound.slug}--{suffix}", self._server.terms
+        session_id, terms = _derived(bound, ended), self._server.terms
         source = self._sessions.source(ended)
         origin, fields = taken_over(source, self._project.path)
         ttl_ms = (origin.ttl_seconds or terms.ttl_ms // 1000) * 1000
@@ -146,3 +147,8 @@ class Bindings(BoundKeys):
         if found:  # last: whoever is killed before finds all of it again
             self._server.run(ops.unbind_session(self._server.terms, bound, found.session_id))
         return bool(ids)
+
+
+def _derived(bound: Bound, origin: str) -> str:
+    """Return the id that follows from what a key stood for."""
+    return f"{bound.slug}--{hashlib.sha256(f'{bound.digest}{origin}'.encode()).hexdigest()[:6]}"

@@ -25,7 +25,7 @@ LIFE = (
     "wsession breadcrumb add --cookie latest --prompt a --response b", "wsession breadcrumbs", "wsession stats",
     "wsession timeline", "wsession list", "wsession tree", "wsession show", "work latest --once",
     "wsession pause latest",
-    "wsession resume latest", "wsession end latest", "trust", "stack stop",
+    "wsession resume latest", "wsession end latest", "search hey", "token add ana", "token list", "trust", "stack stop",
 )  # fmt: skip
 #: The page refers to another specification for these.
 META = "session_id context contract_type created_at updated_at status final_json_present engine model initial_prompt"

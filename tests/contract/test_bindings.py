@@ -283,6 +283,6 @@ async def test_values_grow_and_only_rise(backend: Backend):
             await thread.write(Entries().highest("head", value).append("log", value.encode()))
 
         assert await thread.kept() == {"log": b"x" * 20 + b"8109a99Z", "head": b"9a"}
-        assert await thread.look(["log", "none"]) == {"log": b"x" * 20 + b"8109a99Z"}
+        assert await thread.peek(["log", "none"]) == {"log": b"x" * 20 + b"8109a99Z"}
         await maestro.sessions.end(await thread.find())
-        assert await thread.look(["log"]) is None
+        assert await thread.peek(["log"]) is None

@@ -22,6 +22,8 @@ ANAS = [
     "tool check echo", "run hello", "wait", "runs", "usage", "show last", "context use-output last",
     "context remove ctx-0001", "context clear", "watch --from start --until-idle 0.01", "session sync", "export",
     "verify", "cleanup --dry-run", "sweep", "config", "doctor", "trust", "acl --terminal ana", "completion bash",
+    "search secret", "token add ana", "token list --json", "token revoke {token}",
+    "import llm --dry-run", "mcp install claude --print",
     "session fork one two", "session abort two --reason over", "session delete two --yes", "session switch one",
     "discuss start", "discuss say hello", "discuss list", "discuss show", "discuss done {final}",
     "discuss replay latest", "discuss migrate", "wsession start planning",
@@ -34,7 +36,7 @@ ANAS = [
 #: project's own, and work that takes a worker's account.
 REFUSED = {"cancel": 4, "pull one": 4, "stack status": 4, "stack stop": 4, "worker --burst": 5, "worker --count 2": 5}
 #: `scheduler` never ends by itself; what it does is `sweep` and `cleanup`.
-ENDLESS = {"scheduler"}
+ENDLESS = {"scheduler", "serve", "mcp"}
 #: Commands on what the other tenant has.
 FOREIGN = [
     "session status {id}", "session switch {id}", "session end {id}", "session abort {id} --reason r",
@@ -101,6 +103,8 @@ def test_a_terminal_can_do_everything_but_a_workers_work(team, terminal, project
             code, said, complaint = terminal(project, "ana", "left", line, **values)
             assert code == REFUSED.get(line, 0), (line, complaint)
             assert ("a worker's account" in complaint) == (code == 5), complaint
+            if line.startswith("token list"):
+                values["token"] = json.loads(said)["tokens"][0]["id"]
             if line.startswith("wsession start"):
                 values["cookie"] = said
             tried |= {name for name in names if f"{line} ".startswith(f"{name} ")}

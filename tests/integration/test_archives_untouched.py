@@ -36,12 +36,14 @@ OF_ALL = [
     ["cleanup", "--dry-run", "--foreign", "--days", "0"], ["config"], ["doctor"], ["tool", "list"],
     ["wsession", "list"], ["wsession", "tree"], ["wsession", "stats"], ["wsession", "show"], ["wsession", "timeline"],
     ["wsession", "breadcrumbs"], ["discuss", "list"], ["discuss", "show", "none"], ["completion", "bash"],
-    ["acl"],
+    ["acl"], ["search", "first"], ["token", "list"],
 ]  # fmt: skip
 #: Commands that change something, or run until they are stopped; `export` and `verify REF` are called below.
 OTHERS = {
     "cancel", "context add", "context clear", "context refresh", "context remove", "context use-output", "discuss done",
-    "discuss migrate", "discuss replay", "discuss say", "discuss start", "export", "message add", "pull", "run",
+    "discuss migrate", "discuss replay", "discuss say", "discuss start", "export", "import", "mcp", "mcp install",
+    "message add", "pull", "run",
+    "serve", "token add", "token revoke",
     "scheduler", "session abort", "session delete", "session end", "session fork", "session set", "session start",
     "session switch", "session sync", "stack stop", "sweep", "tool check", "trust", "use", "work", "worker",
     "wsession breadcrumb add", "wsession end", "wsession pause", "wsession resume", "wsession start",
