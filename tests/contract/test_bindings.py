@@ -276,8 +276,8 @@ async def test_tools_are_not_handed_what_was_taken_back(backend: Backend):
 
 async def test_values_grow_and_only_rise(backend: Backend):
     """What is appended comes after what was there; the highest by its bytes stays, whoever comes last."""
-    async with backend.open_async() as maestro:
-        thread = Adapter(maestro=maestro).binding("langgraph", "thread")
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        thread = adapter.binding("langgraph", "thread")
         await asyncio.gather(*(thread.write(Entries().append("log", b"x").highest("head", str(n))) for n in range(20)))
         for value in ("8", "", "10", "9a", "9", "9Z"):
             await thread.write(Entries().highest("head", value).append("log", value.encode()))
