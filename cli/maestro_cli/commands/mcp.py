@@ -119,7 +119,7 @@ def install(app: App, tool: str, scope: str, only_print: bool, remove: bool, as_
       maestro mcp install codex --print
       maestro mcp install gemini --scope project --remove
     """
-    from maestro_cli.registering import plan
+    from maestro_cli.mcp_hosts import plan
 
     found = plan(tool, scope, app.maestro.project.root, remove=remove)
     if not only_print:
