@@ -24,19 +24,20 @@ from maestro_state.state.keys import Keyspace
 #: Digests are fast to try: a password must be too long to guess.
 PASSWORD_MIN = 16
 
-#: What scripts and rooms use, by the type of key.
+#: What scripts and rooms use, by the type of key. A server does not start with a list that names a command it does not
+#: have, so none in here is younger than the oldest server there may be (`health.OLDEST`).
 DATA = (
     "exists", "dump", "del", "unlink", "expire", "pexpire", "pexpireat", "ttl", "pttl", "type", "get", "set",
     "hget", "hmget", "hgetall", "hvals", "hkeys", "hlen", "hstrlen", "hexists", "hscan", "hset", "hsetnx",
     "hincrby", "hdel",
-    "lpos", "llen", "lindex", "lrange", "lrem", "lpop", "blpop", "rpush",
+    "lpos", "llen", "lindex", "linsert", "lrange", "lrem", "lpop", "blpop", "rpush",
     "sadd", "srem", "scard", "sismember", "smembers",
     "xadd", "xdel", "xlen", "xrange", "xrevrange", "xread",
     "zadd", "zrem", "zremrangebyscore", "zcard", "zscore", "zmscore", "zrange", "zrangebyscore", "zrevrange",
 )  # fmt: skip
 #: What a connection begins with; confirmations by replicas; what doctor reads; the layout of a cluster.
 _CONNECTION = (
-    "auth", "hello", "ping", "quit", "select", "readonly", "asking", "client|setname", "client|setinfo", "client|id",
+    "auth", "hello", "ping", "quit", "select", "readonly", "asking", "client|setname", "client|id",
     "wait", "time", "info", "command", "cluster|slots", "cluster|shards", "cluster|nodes", "cluster|info",
     "cluster|myid",
 )  # fmt: skip
@@ -79,10 +80,13 @@ def access_list(namespace: str, accounts: Iterable[Account]) -> str:
 def _rights(keys: Keyspace, account: Account) -> tuple[str, ...]:
     if account.role == "admin":
         return ("~*", "&*", "+@all")
-    own = [f"~{pattern}" for pattern in keys.patterns()]
     if account.role == "worker":
+        own = [f"~{pattern}" for pattern in keys.patterns()]
         queue = [f"~{pattern}" for pattern in keys.working_patterns()]
         return (*own, *queue, "resetchannels", *_allowed(DATA, _CONNECTION, _SCRIPTS, _WORK))
+    # A terminal sees what it has left of a budget; what was consumed is written by who carries runs out.
+    own = [f"~{pattern}" for pattern in keys.patterns_of_terminals()]
+    own += [f"%R~{pattern}" for pattern in keys.ledger_patterns()]
     queue = [f"~{pattern}" for pattern in keys.queue_patterns()]
     # A terminal puts jobs into the queue and sees which workers live; it cannot pose as one.
     seen = [f"%R~{pattern}" for pattern in keys.worker_patterns()]

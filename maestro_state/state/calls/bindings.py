@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from maestro_state.errors import Conflict
-from maestro_state.models.bound import Bound
+from maestro_state.errors import Conflict, InvalidValue
+from maestro_state.models.binding import Bound
 from maestro_state.models.names import is_session_id
 from maestro_state.state.calls.messages import message_parts
 from maestro_state.state.calls.replies import accept, text
@@ -14,6 +14,8 @@ from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.calls.values import check_size
 from maestro_state.state.scripts import Call, Query, load
 
+#: Largest value under a name, in bytes: a line of the archive holds it, in base64. What is set is smaller by far.
+KEPT_MAX = 64 << 20
 #: Names looked at by one step of a scan.
 SCANNED = 20_000
 
@@ -36,11 +38,22 @@ def _bound_to(reply: bytes | None) -> BoundTo | None:
 
 
 def bind_session(
-    terms: Terms, bound: Bound, session_id: str, ttl_ms: int, *, is_begun: bool = False, instead_of: str = ""
+    terms: Terms,
+    bound: Bound,
+    session_id: str,
+    ttl_ms: int,
+    *,
+    is_begun: bool = False,
+    instead_of: str = "",
+    only_moves: bool = False,
 ) -> Call:
-    """Bind a key unless it is bound to another than `instead_of`; returns the session that it is bound to then."""
+    """Bind a key unless it is bound to another than `instead_of`, or to nothing and this `only_moves` it.
+
+    Returns what it is bound to then.
+    """
     # As long as keys live that no disk has yet: the longest that anything of the session may be there.
-    args = (session_id, "begun" if is_begun else "", ttl_ms + terms.grace_ms, instead_of)
+    life_ms = ttl_ms + terms.grace_ms
+    args = (session_id, "begun" if is_begun else "", life_ms, instead_of, "only" if only_moves else "")
 
     def read(reply: list[Any]) -> BoundTo:
         return BoundTo(text(reply[1]), bool(reply[2]))
@@ -88,7 +101,8 @@ class Entries:
         return self._add("first", name, value)
 
     def append(self, name: str, value: bytes) -> Entries:
-        """Add to the end of the value under a name."""
+        """Add to the end of the value under a name; refused where that would be more than there can be."""
+        self._expected += ["room", 2, name, KEPT_MAX - len(value)]
         return self._add("append", name, value)
 
     def highest(self, name: str, value: bytes | str) -> Entries:
@@ -116,25 +130,41 @@ class Entries:
         self._expected += ["expect", 2, name, "" if value is None else value]
         return self
 
-    def words(self) -> list[Any]:
-        """Return what the script reads."""
-        return self._expected + self._parts
+    def and_then(self, others: Entries) -> Entries:
+        """Do in the same step what others say, after this."""
+        self._expected += others._expected
+        self._parts += others._parts
+        return self
+
+    def words(self, most: int) -> list[Any]:
+        """Return what the script reads; no value that is to be kept may have more than so many bytes."""
+        return [*(_word(word) for word in self._expected), *(_word(word, most) for word in self._parts)]
 
 
 def add_entries(terms: Terms, stamp: Stamp, session_id: str, entries: Entries) -> Call:
     """Write all of it in one step; returns the id of the last entry."""
-    words = entries.words()
-    for word in words:
-        if isinstance(word, bytes):
-            check_size("what is to be kept", word, terms.max_value_bytes)
+    words = entries.words(min(terms.max_value_bytes, KEPT_MAX))
     args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, len(words), *words)
 
     def read(reply: list[Any]) -> Any:
         if text(reply[0]) == "STALE":
             raise Conflict(f"somebody wrote to session {session_id} first: {text(reply[1])[:80]} is another by now")
+        if text(reply[0]) == "FULL":
+            raise InvalidValue(f"what is kept as {text(reply[1])[:80]} would be more than {KEPT_MAX} bytes")
         return accept(reply, session_id, "writing to it")
 
     return Call(load("add_entries"), terms.keys.session(session_id), args, read)
+
+
+def _word(word: Any, most: int | None = None) -> Any:
+    if isinstance(word, str):
+        if word.isascii():
+            return word
+        try:
+            return word.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidValue("what is to be kept has a name that is not valid Unicode text") from error
+    return check_size("what is to be kept", word, most) if most is not None and isinstance(word, bytes) else word
 
 
 def retract_last(terms: Terms, stamp: Stamp, session_id: str) -> Call:
@@ -147,6 +177,16 @@ def retract_last(terms: Terms, stamp: Stamp, session_id: str) -> Call:
 def read_kept(terms: Terms, session_id: str, names: Iterable[str]) -> Query:
     """Read what a framework keeps under some names, in their order."""
     return Query(("HMGET", terms.keys.of_session(session_id, "kept"), *names), lambda reply: reply)
+
+
+def read_kept_of(terms: Terms, ids: Iterable[str], names: Sequence[str]) -> list[Query]:
+    """Read what is kept under some names in several sessions: names with values, of those that there are."""
+
+    def read(reply: list[Any]) -> dict[str, bytes]:
+        found = dict(zip(names, reply, strict=True))
+        return {name: value for name, value in found.items() if value is not None} if None in reply else found
+
+    return [Query(("HMGET", key, *names), read) for key in terms.keys.of_sessions(ids, "kept")]
 
 
 def scan_kept(terms: Terms, session_id: str, prefix: str, cursor: int = 0) -> Query:

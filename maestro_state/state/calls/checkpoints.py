@@ -18,6 +18,7 @@ from maestro_state.state.calls.replies import accept, refusal, text
 from maestro_state.state.calls.runs import ending
 from maestro_state.state.calls.sessions import RECORD, session_of
 from maestro_state.state.calls.terms import Stamp, Terms
+from maestro_state.state.keys import named
 from maestro_state.state.scripts import Call, Query, load
 from maestro_state.vocabulary import SessionState
 
@@ -196,10 +197,10 @@ def defer_archive(terms: Terms, session_id: str, reason: str) -> Call:
     return Call(load("defer_archive"), terms.keys.session(session_id), (reason[:500],), lambda reply: text(reply[0]))
 
 
-def overdue_sessions(terms: Terms, before_ms: int, count: int) -> Query:
+def overdue_sessions(terms: Terms, before_ms: int, count: int) -> list[Query]:
     """Find sessions whose changes have been waiting for a disk since before a time; costs what it finds."""
-    command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", before_ms, "LIMIT", 0, count)
-    return Query(command, session_ids)
+    bounds = ("-inf", before_ms, "LIMIT", 0, count)
+    return [Query(("ZRANGEBYSCORE", key, *bounds), session_ids) for key in terms.keys.all_of("dirty")]
 
 
 def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int) -> Call:
@@ -229,21 +230,27 @@ def _members(reply: list[bytes]) -> Members:
     return Members(ids, [one for one in reply if one not in known] if len(ids) < len(reply) else [])
 
 
-def due_sessions(terms: Terms, until_ms: int, count: int) -> Query:
-    """Find sessions whose deadline the index puts before a time; costs what it finds."""
-    command = ("ZRANGEBYSCORE", terms.keys.of_index("deadlines"), "-inf", until_ms, "LIMIT", 0, count)
+def due_sessions(index: tuple[str, ...], until_ms: int, count: int) -> Query:
+    """Find sessions of a shard whose deadline the index puts before a time; costs what it finds."""
+    command = ("ZRANGEBYSCORE", named(index, "deadlines"), "-inf", until_ms, "LIMIT", 0, count)
     return Query(command, _members)
 
 
-def dirty_sessions(terms: Terms, count: int) -> Query:
-    """Find sessions with changes that are not on disk, the oldest first; costs what it finds."""
-    command = ("ZRANGEBYSCORE", terms.keys.of_index("dirty"), "-inf", "+inf", "LIMIT", 0, count)
+def dirty_sessions(index: tuple[str, ...], count: int) -> Query:
+    """Find sessions of a shard with changes that are not on disk, the oldest first; costs what it finds."""
+    command = ("ZRANGEBYSCORE", named(index, "dirty"), "-inf", "+inf", "LIMIT", 0, count)
     return Query(command, _members)
 
 
-def count_dirty(terms: Terms) -> Query:
-    """Ask how many sessions have changes that are not on disk."""
-    return Query(("ZCARD", terms.keys.of_index("dirty")), int)
+def count_dirty(terms: Terms) -> list[Query]:
+    """Ask how many sessions of each shard have changes that are not on disk."""
+    return [Query(("ZCARD", key), int) for key in terms.keys.all_of("dirty")]
+
+
+def any_due(terms: Terms, until_ms: int) -> list[Query]:
+    """Ask which shards have a session with a deadline before a time."""
+    bounds = ("-inf", until_ms, "LIMIT", 0, 1)
+    return [Query(("ZRANGEBYSCORE", key, *bounds), bool) for key in terms.keys.all_of("deadlines")]
 
 
 def fill_session(

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from maestro_state.clock import iso
+from maestro_state.clock import from_iso, iso
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound
 from maestro_state.models.claim import Claim, Ended
-from maestro_state.models.run import Activity, OutputRef, Run, SentItem, Usage
+from maestro_state.models.run import Activity, OutputRef, Run, SentItem, Usage, turn_ms
+from maestro_state.models.worker import Needs, Waiting
 from maestro_state.state.calls.contents import LOST
 from maestro_state.state.calls.replies import accept, text
 from maestro_state.state.calls.runs import ending, resting, said_of
@@ -24,7 +25,7 @@ from maestro_state.state.scripts import Call, Query, load
 LEASE_MS = 3_000
 #: How long a lease must have been seen ended before the owner counts as gone: the server may have been away itself, and
 #: an owner that waits for it comes back within this time.
-PATIENCE_MS = 2_000
+SUSPICION_MS = 2_000
 
 
 def claim_run(terms: Terms, session_id: str, run_id: str, owner: str, now_ms: int) -> Call:
@@ -145,7 +146,7 @@ def recover_run(terms: Terms, session_id: str, run_id: str, now_ms: int) -> Call
         verdict, summary = accept(reply, session_id, "recovering a run")
         return text(verdict), summary
 
-    args = (now_ms, terms.user, *resting(), run_id, PATIENCE_MS, ending(now_ms, LOST))
+    args = (now_ms, terms.user, *resting(), run_id, SUSPICION_MS, ending(now_ms, LOST))
     return Call(load("recover_run"), terms.keys.session(session_id), args, read)
 
 
@@ -160,6 +161,22 @@ def read_status(terms: Terms, session_id: str, run_id: str) -> Query:
     return Query(("HGET", key, f"{run_id}:status"), lambda reply: None if reply is None else text(reply))
 
 
-def read_fence(terms: Terms, session_id: str, run_id: str) -> Query:
-    """Read which attempt a run is at."""
-    return Query(("HGET", terms.keys.of_session(session_id, "runs"), f"{run_id}:fence"), lambda reply: int(reply or 0))
+def read_waiting(terms: Terms, session_id: str, run_id: str) -> tuple[Query, Query]:
+    """Read what a run that waits needs, and the session's folder, where it works unless it says another one."""
+    runs, session = (terms.keys.of_session(session_id, name) for name in ("runs", "session"))
+    run = Query(("HMGET", runs, run_id, f"{run_id}:fence"), lambda reply: _waiting(session_id, run_id, *reply))
+    return run, Query(("HGET", session, "working_directory"), lambda reply: text(reply) if reply else "")
+
+
+def _waiting(session_id: str, run_id: str, stored: bytes | None, fence: bytes | None) -> Waiting:
+    if stored is None:
+        raise RunNotFound(session_id, run_id)
+    run = msgspec.convert(msgspec.json.decode(stored), Run)
+    needs = Needs(
+        tool=run.tool,
+        folder=run.working_directory or "",
+        labels=tuple(run.labels),
+        holders=tuple(run.holders),
+    )
+    turn = turn_ms(from_iso(run.created_at), run.priority)
+    return Waiting(session_id=session_id, run_id=run_id, fence=int(fence or 0), turn_ms=turn, needs=needs)

@@ -28,7 +28,7 @@ import re
 
 import msgspec
 
-from maestro_state.clock import iso
+from maestro_state.clock import from_iso, iso
 from maestro_state.errors import WorkFailed
 from maestro_state.models.context import ContextItem
 from maestro_state.models.run import RelevantOutput, Run, SentItem
@@ -105,7 +105,11 @@ def run_of(stored: dict[str, bytes], run_id: str) -> Run:
     if started := stored.get(f"{run_id}:started_at"):
         parts.append(b'"started_at":"%b"' % iso(int(started)).encode())
     parts.append(b'"status":"%b"}' % stored[f"{run_id}:status"])
-    return _run(b",".join(parts))
+    run = _run(b",".join(parts))
+    for moment in (run.created_at, run.finished_at):
+        if moment is not None:
+            from_iso(moment)  # here it is a damaged record; later it would stop whoever goes over all of them
+    return run
 
 
 def runs_in(stored: dict[str, bytes]) -> list[Run]:

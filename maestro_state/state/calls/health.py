@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from maestro_state.models.worker import Worker
+from maestro_state.state.calls.leases import AHEAD_MS
 from maestro_state.state.calls.quarantine import Quarantined
 from maestro_state.state.scripts import Query
 
@@ -11,6 +15,8 @@ from maestro_state.state.scripts import Query
 OLDEST = (7, 0)
 
 
+#: How far the clock of a machine may be from the server's, in milliseconds, before it is worth a word.
+SKEW_MS = 10_000
 #: Sweeps, each due within the checkpoint time, that may be missed before it is worth a word: cron may be slower.
 LATE_SWEEPS = 6
 
@@ -74,11 +80,27 @@ def judge_queue(state_url: str | None, queue_url: str | None) -> list[Check]:
     return [Check("queue", "fail", detail, "MAESTRO_QUEUE_URL=redis://… names a plain or Sentinel server for it")]
 
 
-def judge_workers(count: int) -> Check:
-    """Say whether anybody carries out runs."""
+def judge_workers(count: int, present: Sequence[Worker] = ()) -> Check:
+    """Say whether anybody carries out runs, and where."""
     if not count:
         return Check("workers", "warn", "no worker listens: runs wait until one does", "maestro worker")
-    return Check("workers", "ok", f"{count} listening")
+    hosts = sorted({worker.host for worker in present})
+    return Check("workers", "ok", f"{count} listening{f' on {_some(hosts)}' if hosts else ''}")
+
+
+def judge_worker_tools(present: Sequence[Worker]) -> list[Check]:
+    """Say which AI tools the workers have; nothing where none has said anything."""
+    if not present:
+        return []
+    found = sorted({tool.name for worker in present for tool in worker.tools} - {"echo"})
+    if found:
+        return [Check("worker tools", "ok", f"{', '.join(found)} found on the workers")]
+    fix = "install one where they run (maestro workers)"
+    return [Check("worker tools", "warn", "no worker has an AI tool; only the built-in echo can be used", fix)]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def judge_sweeper(swept_at: int, now_ms: int, checkpoint_ms: int) -> Check:
@@ -87,9 +109,24 @@ def judge_sweeper(swept_at: int, now_ms: int, checkpoint_ms: int) -> Check:
     if not swept_at:
         return Check("sweeper", "warn", "nobody has swept yet: nothing is written to disk before a session ends", fix)
     late_ms = now_ms - swept_at
+    if late_ms < -AHEAD_MS:
+        return Check("sweeper", "warn", "the last sweep was in a time to come: the server's clock went back", fix)
     if late_ms > LATE_SWEEPS * checkpoint_ms:
         return Check("sweeper", "warn", f"the last sweep was {late_ms // 60_000} min ago", fix)
     return Check("sweeper", "ok", f"the last sweep was {max(0, late_ms) // 1000} s ago")
+
+
+def judge_clock(here_ms: int, server_ms: int) -> Check:
+    """Say whether this machine's clock is the server's: times, turns of runs and the day of budgets are told by it."""
+    off_ms = here_ms - server_ms
+    if abs(off_ms) <= SKEW_MS:
+        return Check("clock", "ok", "as the server's")
+    away, side = abs(off_ms) // 1000, "ahead of" if off_ms > 0 else "behind"
+    shown = next(
+        f"{away // size} {unit}" for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")) if away >= size
+    )
+    detail = f"this machine is {shown} {side} the server: its times, turns of runs and days of budgets are wrong"
+    return Check("clock", "warn", detail, "set it by the network: timedatectl set-ntp true")
 
 
 def _version(info: dict[str, str]) -> Check:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from bisect import insort_left
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.models.bound import Bound
-from maestro_state.models.bound import read as read_bound
+from maestro_state.models.binding import Bound
+from maestro_state.models.binding import read as read_bound
+from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
+from maestro_state.state.keys import named, shard_of
 from maestro_state.state.scripts import Call, Query, load
 from maestro_state.vocabulary import SessionState, liveness
 
@@ -53,6 +57,9 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bound: tuple[str, str] | None = (
         None  #: kind and key of what it is bound to; few rows have it, the others end before
     )
+
+
+Entry = TypeVar("Entry", bound=IndexEntry)
 
 
 class View(NamedTuple):
@@ -171,7 +178,12 @@ def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) 
         entry.ttl_ms + terms.grace_ms,
         int(entry.state == SessionState.RUNNING),
     )
-    return Call(load("index_session"), terms.keys.index, args, lambda reply: text(reply[0]))
+    return Call(load("index_session"), terms.keys.index(entry.id), args, lambda reply: text(reply[0]))
+
+
+def in_index(call: Call, index: tuple[str, ...]) -> Call:
+    """Have a call on a session's shard made on another index."""
+    return Call(call.script, index, call.args, call.read)
 
 
 def read_summary(terms: Terms, session_id: str) -> Query:
@@ -182,15 +194,38 @@ def read_summary(terms: Terms, session_id: str) -> Query:
     return Query(command, lambda reply: reply[:-1] if reply[0] and not reply[-1] else None)
 
 
-def known_sessions(terms: Terms, ids: list[str]) -> Query:
-    """Ask which of some sessions the index has."""
-    command = ("HMGET", terms.keys.of_index("summaries"), *ids)
-    return Query(command, lambda reply: {one for one, row in zip(ids, reply, strict=True) if row is not None})
+def of_shards(ids: Iterable[str]) -> dict[int, list[str]]:
+    """Group ids by the shard of the index they are in."""
+    found: dict[int, list[str]] = {}
+    for one in ids:
+        found.setdefault(shard_of(one), []).append(one)
+    return found
+
+
+def read_rows(terms: Terms, ids: Iterable[str], *names: str) -> list[Query]:
+    """Read what the index has of some sessions, as id → its rows in the keys of these names, summaries first."""
+
+    def query(keys: tuple[str, ...], name: str, some: list[str]) -> Query:
+        command = "HMGET" if name == "summaries" else "ZMSCORE"
+        return Query((command, named(keys, name), *some), lambda reply: dict(zip(some, reply, strict=True)))
+
+    shards = of_shards(ids).items()
+    return [query(terms.keys.shards[shard], name, some) for name in ("summaries", *names) for shard, some in shards]
 
 
 def forget_session(terms: Terms, session_id: str | bytes) -> Call:
     """Take a session out of the index, or what stands in its place."""
-    return Call(load("forget_session"), terms.keys.index, (session_id,), lambda reply: text(reply[0]))
+    return forget_in(terms.keys.index(session_id), session_id)
+
+
+def forget_in(index: tuple[str, ...], session_id: str | bytes) -> Call:
+    """Take a session, or what stands in its place, out of a certain shard, or of the earlier index."""
+    return Call(load("forget_session"), index, (session_id,), lambda reply: text(reply[0]))
+
+
+def recount_states(terms: Terms) -> list[Call]:
+    """Count anew how many sessions are in each state, shard by shard."""
+    return [Call(load("recount_states"), shard, (), lambda reply: text(reply[0])) for shard in terms.keys.shards]
 
 
 def session_ids(members: list[bytes]) -> list[str]:
@@ -198,7 +233,7 @@ def session_ids(members: list[bytes]) -> list[str]:
     return [name for name in (member.decode(errors="replace") for member in members) if is_session_id(name)]
 
 
-def _joined(values: list[bytes | None]) -> bytes:
+def _joined(values: Sequence[bytes | None]) -> bytes:
     # One decode for all rows: a tenth of the cost of decoding them one by one.
     return b"\n".join(filter(None, values))
 
@@ -210,7 +245,7 @@ class Listed(NamedTuple):
     doubtful: list[LiveSummary]  #: their time is over, or all of them is on disk
 
 
-def _listed(values: list[bytes | None], view: View) -> Listed:
+def _listed(values: Sequence[bytes | None], view: View) -> Listed:
     joined = _joined(values)
     try:
         rows = _decode_rows(joined)
@@ -225,14 +260,19 @@ def _listed(values: list[bytes | None], view: View) -> Listed:
     return Listed(rows, doubtful)
 
 
-def _each(values: list[bytes | None], decode: Callable[[bytes], list[Row]]) -> Iterator[Row]:
+def rows_of(values: list[bytes | None], view: View) -> list[LiveSummary]:
+    """Read rows of a list, those that are damaged left out."""
+    return _listed(values, view).rows
+
+
+def _each(values: Sequence[bytes | None], decode: Callable[[bytes], list[Row]]) -> Iterator[Row]:
     """Decode rows one by one, those that are none left out: one damaged row must not hide the others."""
     for value in filter(None, values):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             yield from decode(value)
 
 
-def entries_of(values: list[bytes | None]) -> list[IndexEntry]:
+def entries_of(values: Sequence[bytes | None]) -> list[IndexEntry]:
     """Read rows of the index, those that are damaged left out."""
     try:
         return _decode(_joined(values))
@@ -240,30 +280,82 @@ def entries_of(values: list[bytes | None]) -> list[IndexEntry]:
         return [*_each(values, _decode)]
 
 
-def all_sessions(terms: Terms) -> Query:
-    """Read every summary, in no order. Grows with the number of sessions: one reply, one decode."""
-    return Query(("HVALS", terms.keys.of_index("summaries")), entries_of)
+def all_rows(terms: Terms) -> list[Query]:
+    """Read every summary, a reply for each shard. Grows with the number of sessions: one write, then one decode."""
+    return [Query(("HVALS", key), list) for key in terms.keys.all_of("summaries")]
 
 
-def list_sessions(terms: Terms, view: View) -> Query:
-    """Read every summary as a row of a list, in no order; costs what `all_sessions` does."""
-    return Query(("HVALS", terms.keys.of_index("summaries")), lambda reply: _listed(reply, view))
+def all_sessions(replies: Sequence[list[bytes]]) -> list[IndexEntry]:
+    """Return what `all_rows` found, in no order."""
+    *shards, earlier = replies
+    entries = entries_of([*chain.from_iterable(shards)])
+    return _newest_of(entries, entries_of(earlier)) if earlier else entries
 
 
-def running_sessions(terms: Terms) -> Query:
+def list_sessions(replies: Sequence[list[bytes]], view: View) -> Listed:
+    """Return what `all_rows` found as rows of a list, in no order; costs what `all_sessions` does."""
+    *shards, earlier = replies
+    listed = _listed([*chain.from_iterable(shards)], view)
+    if not earlier:
+        return listed
+    before = _listed(earlier, view)
+    rows = _newest_of(listed.rows, before.rows)
+    # What only the earlier index has may have been forgotten elsewhere long ago.
+    shown, known = {row.id for row in rows}, {row.id for row in listed.rows}
+    doubtful = {row.id: row for row in (*before.doubtful, *listed.doubtful) if row.id in shown}
+    doubtful |= {row.id: row for row in before.rows if row.id not in known}
+    return Listed(rows, [*doubtful.values()])
+
+
+def _newest_of(entries: list[Entry], earlier: list[Entry]) -> list[Entry]:
+    """Return one row of each session: while earlier versions run, either index may be behind."""
+    found = {entry.id: entry for entry in entries}
+    for entry in earlier:
+        known = found.get(entry.id)
+        if known is None or is_behind(known.last_id, entry.last_id):
+            found[entry.id] = entry
+    return [*found.values()]
+
+
+def is_behind(last_id: str, other: str) -> bool:
+    """Tell whether a row that goes as far as `last_id` is older than another; one that says nonsense is."""
+    try:
+        return id_order(last_id) < id_order(other)
+    except ValueError:
+        return True
+
+
+def running_sessions(terms: Terms) -> list[Query]:
     """Read the ids of sessions with open runs; costs what those cost, however many sessions there are."""
-    command = ("ZRANGE", terms.keys.of_index("running"), 0, -1)
-    return Query(command, session_ids)
+    return [Query(("ZRANGE", key, 0, -1), session_ids) for key in terms.keys.all_of("running")]
 
 
 def count_sessions(terms: Terms) -> Query:
-    """Ask how many sessions the index has."""
-    return Query(("HLEN", terms.keys.of_index("summaries")), int)
+    """Ask how many sessions the first shard of the index has: something that everybody may ask."""
+    return Query(("HLEN", terms.keys.all_of("summaries")[0]), int)
 
 
-def newest_sessions(terms: Terms, count: int, view: View) -> Call:
-    """Read the rows of the sessions last active, newest first, in one round trip."""
-    return Call(load("newest_sessions"), terms.keys.index, (count,), lambda reply: _listed(reply[1], view).rows)
+def count_rows(terms: Terms) -> list[Query]:
+    """Ask how many sessions each shard of the index has."""
+    return [Query(("HLEN", named(shard, "summaries")), int) for shard in terms.keys.shards]
+
+
+def newest_sessions(terms: Terms, count: int) -> list[Call]:
+    """Read the rows of the sessions last active in each shard, newest first."""
+    return [Call(load("newest_sessions"), keys, (count,), lambda reply: reply[1]) for keys in terms.keys.indexes]
+
+
+def share_of(terms: Terms, count: int) -> int:
+    """Return how many rows to ask each shard for, so that they are likely to have so many together: twice its part."""
+    return min(count, 2 * count // len(terms.keys.shards) + 8)
+
+
+def newest_of(replies: Sequence[list[bytes]], count: int, share: int, view: View) -> list[LiveSummary] | None:
+    """Return the newest of what `newest_sessions` found; None when each shard has to be asked for more."""
+    rows = sorted(list_sessions(replies, view).rows, key=attrgetter("last_activity_ms"), reverse=True)[:count]
+    if share < count and share in Counter(shard_of(row.id) for row in rows).values():
+        return None  # all that a shard was asked for are among them: its next ones may be, too
+    return rows
 
 
 def by_activity(live: list[LiveSummary], archived: list[SessionSummary]) -> list[SessionSummary]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.errors import InvalidValue
-from maestro_state.models.message import ROLES, Message
+from maestro_state.models.message import ROLES, Message, id_order
 from maestro_state.models.names import is_stream_id
 from maestro_state.state.calls.replies import accept
 from maestro_state.state.calls.terms import Stamp, Terms
@@ -123,12 +123,20 @@ def _in_order(reply: list[Any]) -> list[Message]:
     return [message_of(entry) for entry in reply]
 
 
-def last_messages(terms: Terms, session_id: str, count: int) -> Query:
-    """Read the last messages, oldest first. Costs what they cost, whatever lies before them."""
+def last_messages(terms: Terms, session_id: str, count: int, before: str | None = None) -> Query:
+    """Read the last messages, or the last before one, oldest first. Costs what they cost, whatever lies around them."""
     if count < 1:
         raise InvalidValue("the number of messages must be at least 1")
-    command = ("XREVRANGE", terms.keys.of_session(session_id, "messages"), "+", "-", "COUNT", count)
+    if before is not None and (not is_stream_id(before) or id_order(before) == (0, 0)):
+        raise InvalidValue(f"'{before[:40]}' is not the id of a message")
+    end = f"({before}" if before else "+"
+    command = ("XREVRANGE", terms.keys.of_session(session_id, "messages"), end, "-", "COUNT", count)
     return Query(command, _newest_last)
+
+
+def all_entries(terms: Terms, session_id: str) -> Query:
+    """Read all messages as the stream stores them, for `message_of`."""
+    return Query(("XRANGE", terms.keys.of_session(session_id, "messages"), "-", "+"), lambda reply: reply)
 
 
 def messages_since(terms: Terms, session_id: str, since: str | None) -> Query:

@@ -67,7 +67,7 @@ def is_waited_for(terms: Terms, token: str) -> Query:
     return Query(("EXISTS", terms.keys.parcel(token)[1]), bool)
 
 
-def leave(terms: Terms, token: str) -> Query:
+def remove(terms: Terms, token: str) -> Query:
     """Remove a parcel and the sign beside it."""
     return Query(("DEL", *terms.keys.parcel(token)), lambda _: None)
 

@@ -24,6 +24,9 @@ PROJECT, HISTORY, STDIN = "project", "history", "stdin"
 #: How much of them is handed on, in bytes, when so many messages are asked for where none are by default.
 ASKED_BYTES = 16_384
 
+#: Room for who said something, and for the line in place of what is left out of it; not counted.
+_HEADER_BYTES = 200
+
 #: Most messages handed on, whatever their size.
 MESSAGES_MAX = 500
 
@@ -42,6 +45,7 @@ class Said(NamedTuple):
     role: str
     content: str
     metadata: dict[str, Any]
+    size: int  #: of the whole, in bytes
 
 
 def part(name: str, content: bytes) -> Part:
@@ -91,7 +95,7 @@ def _said(row: list[Any]) -> Said:
     entry_id, role, head, tail, size, metadata = row
     is_cut = int(size) > len(head) + len(tail)
     content = joined(head, tail, int(size)) if is_cut else head.decode(errors="replace")
-    return Said(text(entry_id), text(role), content, msgspec.json.decode(metadata) if metadata else {})
+    return Said(text(entry_id), text(role), content, msgspec.json.decode(metadata) if metadata else {}, int(size))
 
 
 def history_part(summary: str | None, said: Sequence[Said], most: int) -> Part | None:
@@ -99,12 +103,27 @@ def history_part(summary: str | None, said: Sequence[Said], most: int) -> Part |
 
     Lines that say who spoke begin at the margin, lines that were spoken are indented: none can pass for the other.
     """
-    entries = [_entry(f"{one.role}{_origin(one)} · {id_time(one.id)}", one.content) for one in said]
+    entries = [_said_by(one, one.content) for one in said]
     size = sum(map(len, entries))
     while len(entries) > 1 and size > most:
         size -= len(entries.pop(0))
+    if entries and len(entries[-1]) > most + most // 4 + _HEADER_BYTES:
+        entries[-1] = _shortened(said[-1], most + _HEADER_BYTES)
     top = [_entry("summary of what was said before", summary)] if summary else []
     return part(HISTORY, b"\n".join([*top, *entries])) if top or entries else None
+
+
+def _shortened(one: Said, most: int) -> bytes:
+    """Return a message that was cut to `most` bytes and is longer as it is written: escaped bytes take four each."""
+    raw = one.content.encode(errors="replace")
+    kept = len(raw)
+    while len(entry := _said_by(one, joined(raw[: kept // 2], raw[len(raw) - kept // 2 :], one.size))) > most and kept:
+        kept = min(kept * most // len(entry), kept * 9 // 10)
+    return entry
+
+
+def _said_by(one: Said, content: str) -> bytes:
+    return _entry(f"{one.role}{_origin(one)} · {id_time(one.id)}", content)
 
 
 def _origin(one: Said) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.models.schema import SCHEMA
+from maestro_state.models.worker import Waiting
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
@@ -43,11 +44,25 @@ def _plain(name: object) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def enqueue_run(terms: Terms, session_id: str, run_id: str, fence: int, now_ms: int) -> Call:
-    """Put the job of one attempt at a run where workers wait; answers False when it is there already, or was taken
-    just now by a worker that may still claim the run. Repeatable.
+def run_job_id(terms: Terms, run: Waiting, profile: str) -> str:
+    """Return the id of the job of one attempt at a run, for workers of one profile. It ends with the run's turn, by
+    which the script puts it in its place.
     """
-    return _enqueue(terms, job_id_of(terms, session_id, run_id, fence), EXECUTE_RUN, (session_id, run_id), now_ms)
+    names = (run.session_id, run.run_id, run.fence, *([profile] if profile else []), run.turn_ms)
+    return job_id_of(terms, *names)
+
+
+def enqueue_run(terms: Terms, run: Waiting, profile: str, now_ms: int) -> Call:
+    """Put the job of one attempt at a run where workers of a profile wait; answers False when it is there already, or
+    was taken just now by a worker that may still claim the run. Repeatable.
+    """
+    names = (run.session_id, run.run_id)
+    return _enqueue(terms, run_job_id(terms, run, profile), EXECUTE_RUN, names, now_ms, profile)
+
+
+def withdraw_run(terms: Terms, run: Waiting, profile: str) -> Call:
+    """Take back a job that workers of another profile need not take any more. Repeatable."""
+    return _withdraw(terms, run_job_id(terms, run, profile), profile)
 
 
 def finalization_id(terms: Terms, session_id: str, attempt: int) -> str:
@@ -55,28 +70,32 @@ def finalization_id(terms: Terms, session_id: str, attempt: int) -> str:
     return job_id_of(terms, session_id, "archive", attempt)
 
 
-def enqueue_finalization(terms: Terms, session_id: str, attempt: int, now_ms: int) -> Call:
+def enqueue_finalization(terms: Terms, session_id: str, attempt: int, now_ms: int, profile: str = "") -> Call:
     """Have a worker archive a session that has ended; answers False when that waits already. Repeatable."""
     job_id = finalization_id(terms, session_id, attempt)
-    return _enqueue(terms, job_id, FINALIZE_SESSION, (session_id, str(attempt)), now_ms)
+    return _enqueue(terms, job_id, FINALIZE_SESSION, (session_id, str(attempt)), now_ms, profile)
 
 
-def enqueue_sending(terms: Terms, ref: str, token: str, attempt: int, now_ms: int) -> Call:
+def enqueue_sending(terms: Terms, ref: str, token: str, attempt: int, now_ms: int, profile: str = "") -> Call:
     """Have a worker send what it has archived under a reference, to whoever waits at a token."""
-    return _enqueue(terms, _sending_id(terms, token, attempt), SEND_ARCHIVE, (ref, token), now_ms)
+    return _enqueue(terms, _sending_id(terms, token, attempt), SEND_ARCHIVE, (ref, token), now_ms, profile)
 
 
-def withdraw_sending(terms: Terms, token: str, attempt: int) -> Call:
+def withdraw_sending(terms: Terms, token: str, attempt: int, profile: str = "") -> Call:
     """Take such a job back; answers False when a worker has taken it. Repeatable."""
-    job_id = _sending_id(terms, token, attempt)
-    return Call(load("withdraw_job"), terms.keys.queue(job_id), (job_id,), lambda reply: text(reply[0]) == "OK")
+    return _withdraw(terms, _sending_id(terms, token, attempt), profile)
+
+
+def _withdraw(terms: Terms, job_id: str, profile: str) -> Call:
+    keys = terms.keys.queue(job_id, profile)
+    return Call(load("withdraw_job"), keys, (job_id,), lambda reply: text(reply[0]) == "OK")
 
 
 def _sending_id(terms: Terms, token: str, attempt: int) -> str:
     return job_id_of(terms, "send", token, attempt)
 
 
-def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], now_ms: int) -> Call:
+def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], now_ms: int, profile: str = "") -> Call:
     moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     fields: dict[str, Any] = {
         "data": zlib.compress(msgspec.json.encode([function, None, names, {}])),
@@ -91,7 +110,7 @@ def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], n
         "failure_ttl": FAILURE_TTL_S,
     }
     args = (job_id, now_ms, TAKEN_MS, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
-    return Call(load("enqueue_job"), terms.keys.queue(job_id), args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("enqueue_job"), terms.keys.queue(job_id, profile), args, lambda reply: text(reply[0]) == "OK")
 
 
 def job_status(terms: Terms, job_id: str) -> Query:
@@ -99,15 +118,25 @@ def job_status(terms: Terms, job_id: str) -> Query:
     return Query(("HGET", terms.keys.queue(job_id)[0], "status"), lambda reply: None if reply is None else text(reply))
 
 
-def jobs_ahead(terms: Terms, session_id: str, run_id: str, fence: int) -> Query:
-    """Ask how many jobs are taken before that of a run; None when it does not wait in the queue."""
-    job_id = job_id_of(terms, session_id, run_id, fence)
-    return Query(("LPOS", terms.keys.queue(job_id)[1], job_id), lambda reply: None if reply is None else int(reply))
+def jobs_ahead(terms: Terms, run: Waiting, profile: str) -> Query:
+    """Ask how many jobs workers of a profile take before that of a run; None when it does not wait there."""
+    job_id = run_job_id(terms, run, profile)
+    key = terms.keys.queue(job_id, profile)[1]
+    return Query(("LPOS", key, job_id), lambda reply: None if reply is None else int(reply))
 
 
 def waiting_jobs(terms: Terms) -> Query:
-    """Ask how many jobs wait."""
+    """Ask how many jobs wait for any worker."""
     return Query(("LLEN", terms.keys.queue("")[1]), int)
+
+
+def routed_jobs(terms: Terms, profile: str) -> Query:
+    """Read what waits for workers of a profile: of each job what it is called wherever it waits."""
+
+    def read(reply: list[bytes]) -> list[str]:
+        return [text(job_id).partition(f"_{profile}_")[0] for job_id in reply]
+
+    return Query(("LRANGE", terms.keys.routed(profile), 0, -1), read)
 
 
 def worker_names(terms: Terms) -> Query:

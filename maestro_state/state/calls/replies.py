@@ -23,6 +23,14 @@ from maestro_state.errors import (
 )
 from maestro_state.models.schema import SCHEMA
 
+#: The last moment that a list has a place for, in milliseconds: the end of the year 9998.
+_LAST_MS = 253_370_764_799_999
+
+
+def moment(score: Any) -> int:
+    """Return a score of an index as milliseconds; one that no clock says becomes the nearest that one could."""
+    return int(min(max(float(score), -1.0), _LAST_MS))
+
 
 def text(value: Any) -> str:
     """Decode what the server stored for us; it was UTF-8 when it went in."""

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound
+from maestro_state.errors import ContextChanged, InvalidValue, RunIsOver, RunNotFound, SessionNotFound, TooManyRuns
 from maestro_state.models.context import ContextItem
 from maestro_state.models.excerpts import excerpt_of
 from maestro_state.models.message import Event
-from maestro_state.models.run import Flags, Run, SentItem, ToolOptions, preview
+from maestro_state.models.run import PRIORITIES, Flags, Run, SentItem, ToolOptions, preview
 from maestro_state.state.calls.contents import is_silent, run_of, shown
 from maestro_state.state.calls.events import event_of
 from maestro_state.state.calls.parts import Part, arranged
@@ -53,7 +53,12 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     seen: tuple[str, ...] = ()  #: digests of what the conversation it goes on with was sent before
     terminal: str | None = None  #: where it is asked for, for those who look on
     working_directory: str | None = None  #: where it works, if not where the session's runs do
+    traceparent: str | None = None  #: the span it is asked for in
     edits_told: str | None = None  #: what tools may change, with what the asking person was told now
+    runs_most: int = 0  #: runs of the session that may be open at once; 0: any number
+    priority: str = "normal"
+    labels: tuple[str, ...] = ()  #: what its worker must have been given as labels
+    noted: dict[str, Any] = {}  #: what the prompt's message says of it beside the run
 
 
 def check_run_id(run_id: str) -> str:
@@ -144,39 +149,59 @@ def start_run(
         parts=[{"id": one.item.id, "digest": one.item.digest} for one in parts],
         user=terms.user,
         terminal=request.terminal[:_TERMINAL_MAX] if request.terminal else None,
+        traceparent=request.traceparent,
         prompt_preview=preview(prompt),
+        priority=request.priority,
+        labels=list(request.labels),
     )
     rest = msgspec.json.encode(run).removeprefix(b'{"id":"",')
     target = "" if request.dry else str(SessionState.RUNNING)
     args = (stamp.idempotency_key, stamp.now_ms, terms.grace_ms, terms.user, target, status, revision, request.tool,
             rest, msgspec.json.encode(arranged(sent, parts)), digest, prompt, request.retries, request.edits_told or "",
-            *said(prompt, request.tool, request.options.model),
+            request.runs_most,
+            *said(prompt, request.tool, request.options.model, request.noted),
             *(value for one in parts for value in (one.item.digest, one.content)))  # fmt: skip
 
     def read(reply: list[Any]) -> Any:
         if text(reply[0]) == "CHANGED":
             raise ContextChanged
+        if text(reply[0]) == "FULL":
+            raise _full(session_id, text(reply[1]).split(), request.runs_most)
         return accept(reply, session_id, "starting a run")
 
     return Call(load("start_run"), terms.keys.session(session_id), args, read)
 
 
-def said(content: bytes, tool: str, model: str | None) -> tuple[bytes, str, bytes]:
+def _full(session_id: str, open_runs: list[str], most: int) -> TooManyRuns:
+    shown = ", ".join(open_runs[:5]) + (f" and {len(open_runs) - 5} more" if len(open_runs) > 5 else "")
+    return TooManyRuns(
+        f"at most {most} {'run' if most == 1 else 'runs'} of one session may be open at once, "
+        f"and {session_id} has {len(open_runs)}: {shown}",
+        hint=f"maestro wait {open_runs[0]}, or cancel it (the limit is MAESTRO_RUNS_PER_SESSION, here or of a worker)",
+    )
+
+
+def said(
+    content: bytes, tool: str, model: str | None, noted: Mapping[str, Any] | None = None
+) -> tuple[bytes, str, bytes]:
     """Return what a run's message holds: its text or the ends of it, whether that is not all, and the rest of metadata
     after the run's number, which only the script knows.
     """
     kept, is_cut = excerpt_of(content)
-    return kept.encode(), "1" if is_cut else "", said_of(tool, model)
+    return kept.encode(), "1" if is_cut else "", said_of(tool, model, noted)
 
 
-def said_of(tool: str, model: str | None) -> bytes:
+def said_of(tool: str, model: str | None, noted: Mapping[str, Any] | None = None) -> bytes:
     """Return the metadata of a run's message, after the run's number."""
-    return msgspec.json.encode({"tool": tool, **({"model": model} if model else {})})[1:]
+    own = {"tool": tool, **({"model": model} if model else {})}
+    return msgspec.json.encode({**{key: one for key, one in (noted or {}).items() if key != "run"}, **own})[1:]
 
 
 def _check(request: RunRequest) -> None:
     if request.prompt_source not in SOURCES:
         raise InvalidValue(f"a prompt comes from {', '.join(SOURCES)}, not {request.prompt_source!r:.40}")
+    if request.priority not in PRIORITIES:
+        raise InvalidValue(f"a run's priority is {', '.join(PRIORITIES)}, not {request.priority!r:.40}")
     if request.timeout_s < 1:
         raise InvalidValue("the timeout must be at least 1 second")
     if not 0 <= request.retries <= RETRIES_MAX:
@@ -199,6 +224,12 @@ def check_variables(names: Sequence[str], environment: Mapping[str, str]) -> Non
 def revision(terms: Terms, session_id: str) -> Query:
     """Read the revision of the context: every change of it adds a field, so their number says it all."""
     return Query(("HLEN", terms.keys.of_session(session_id, "items")), int)
+
+
+def was_called(terms: Terms, session_id: str, idempotency_key: str) -> Query:
+    """Ask whether a call with this idempotency key was made before; one of a sequence may have been overtaken."""
+    field = f"lane:{idempotency_key.partition(':')[0]}"
+    return Query(("HEXISTS", terms.keys.of_session(session_id, "session"), field), lambda reply: bool(int(reply)))
 
 
 def resting() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue, RunsOpen, SessionNotFound
-from maestro_state.models.bound import read as read_bound
+from maestro_state.models.binding import read as read_bound
 from maestro_state.models.names import slug_of
 from maestro_state.models.run import ToolOptions
 from maestro_state.models.schema import check

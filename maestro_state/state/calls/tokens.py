@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
@@ -64,7 +65,7 @@ def add_token(terms: Terms, token_id: str, row: StoredToken) -> Call:
             raise Refused(f"there are {TOKENS_MAX} tokens already", hint="maestro token revoke ID")
         return text(reply[0]) == "OK"
 
-    args = (token_id, msgspec.json.encode(row), KEEP_MS, TOKENS_MAX)
+    args = (token_id, msgspec.json.encode(row), KEEP_MS, TOKENS_MAX, row.made_ms)
     return Call(load("add_token"), terms.keys.token, args, read)
 
 
@@ -92,6 +93,16 @@ def read_token(terms: Terms, token_id: str) -> Query:
         return None if reply is None else _stored(token_id, reply)
 
     return Query(("HGET", terms.keys.token[0], token_id), read)
+
+
+def read_tokens(terms: Terms, token_ids: Sequence[str]) -> Query:
+    """Read what is stored of some tokens, by id; those that are not there are left out."""
+
+    def read(reply: list[bytes | None]) -> dict[str, StoredToken]:
+        rows = zip(token_ids, reply, strict=True)
+        return {token_id: _stored(token_id, row) for token_id, row in rows if row is not None}
+
+    return Query(("HMGET", terms.keys.token[0], *token_ids), read)
 
 
 def list_tokens(terms: Terms) -> Query:

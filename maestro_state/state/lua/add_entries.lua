@@ -3,7 +3,7 @@ add_entries: write what a framework did at once: messages, what it keeps, what i
 something that it expects is not so, nothing.
 KEYS     session: session events messages kept retracted
 ARGV     idempotency_key now_ms grace_ms user count
-RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE name | NEWER number
+RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | STALE name | FULL name | NEWER number
 INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 -- Behind `count` come as many words, read where they are since a stack does not hold them: kind, number of values and
@@ -17,6 +17,9 @@ local does = {}
 function does.expect(name, value)
   local known = redis.call('HGET', kept, name)
   return (known or '') ~= value and {'STALE', name} or nil
+end
+function does.room(name, most)
+  return redis.call('HSTRLEN', kept, name) > tonumber(most) and {'FULL', name} or nil
 end
 function does.once(name)
   is_passed_over = redis.call('HSETNX', kept, name, '1') == 0

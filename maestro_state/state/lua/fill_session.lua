@@ -41,7 +41,9 @@ emit(admitted, events, {'type', 'session.forked', 'from', redis.call('HGET', ses
 redis.call('HDEL', session, 'filling')
 admitted.touched_at = 0  -- now it is to be seen
 -- A fork takes over active items only: what it was filled with is what it has.
-local changes = {'state', target, 'ctx_seq', ctx_seq, 'active_items', redis.call('HLEN', items)}
+-- Messages that were said elsewhere are not said anew.
+local changes = {'state', target, 'ctx_seq', ctx_seq, 'active_items', redis.call('HLEN', items),
+                 'messages_told', redis.call('XLEN', messages)}
 if redis.call('EXISTS', kept) == 1 then
   changes[#changes + 1] = 'kept_id'
   changes[#changes + 1] = admitted.last_id

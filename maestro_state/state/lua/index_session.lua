@@ -1,9 +1,9 @@
 --[[
 index_session: write a session's summary into the index, unless the index has a newer one.
-KEYS     index: summaries recent deadlines dirty running
+KEYS     index: summaries recent deadlines dirty running states moves
 ARGV     session_id last_id summary last_activity expires_at is_dirty life_ms is_running
 RETURNS  OK | OLDER
-INCLUDES -
+INCLUDES count_state note_move
 ]]
 -- The index lives as long as the longest session in it: never shorten.
 local function keep(key)
@@ -24,7 +24,9 @@ if known then
     return {'OLDER'}
   end
 end
+note_move(last_activity)
 redis.call('HSET', summaries, session_id, summary)
+count_state(known, summary)
 redis.call('ZADD', recent, last_activity, session_id)
 redis.call('ZADD', deadlines, expires_at, session_id)
 if is_running == '1' then

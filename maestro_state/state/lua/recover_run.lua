@@ -1,10 +1,10 @@
 --[[
 recover_run: end a running run whose owner is gone, or make it pending again if it may be retried. A lease that has
-ended is only a suspicion: the server may have been away itself. It must still be the same one `patience_ms` later.
+ended is only a suspicion: the server may have been away itself. It must still be the same one `suspicion_ms` later.
 KEYS     session: session events runs outputs
-ARGV     now_ms user with_output with_context started run patience_ms ending
+ARGV     now_ms user with_output with_context started run suspicion_ms ending
 RETURNS  OK verdict summary | NOT_FOUND | BAD_STATE state | NO_RUN | NEWER number
-INCLUDES summary newer hold emit end_run rest with_size
+INCLUDES summary newer hold emit end_run rest with_known
 ]]
 local admitted, answer = hold()
 if answer then return answer end
@@ -20,7 +20,7 @@ if seen ~= lease then
   redis.call('HSET', runs, run .. ':suspect', lease .. ' ' .. now_ms)
   return {'OK', 'suspect', false}
 end
-if now < tonumber(since) + tonumber(patience_ms) then return {'OK', 'suspect', false} end
+if now < tonumber(since) + tonumber(suspicion_ms) then return {'OK', 'suspect', false} end
 local verdict = found[5] and 'canceled' or 'error'
 local retries = tonumber(found[4] or '0')
 if verdict == 'error' and retries > 0 then
@@ -39,7 +39,7 @@ if verdict == 'error' and retries > 0 then
   redis.call('HINCRBY', runs, run .. ':fence', 1)
   emit(admitted, events, {'type', 'run.requeued', 'run', run})
 else
-  ending = with_size(run, ending)
+  ending = with_known(run, ending)
   emit(admitted, events, {'type', 'run.finished', 'run', run, 'status', verdict, 'end', ending})
   if verdict == 'error' then redis.call('HINCRBY', session, 'runs_error', 1) end
   if end_run(run, verdict, ending) then

@@ -1,15 +1,19 @@
 --[[
 start_run: number a run and freeze what it is sent -> executando; a dry one is only recorded. CHANGED: the context is
-no longer the one the caller saw (every change of it adds a field to items).
+no longer the one the caller saw (every change of it adds a field to items). FULL: as many are open as may be at once.
 KEYS     session: session events messages items blobs runs
-ARGV     idempotency_key now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told said said_is_cut said_of parts...
-RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED | NEWER number
+ARGV     idempotency_key now_ms grace_ms user target status items_seen tool run_rest sent digest prompt retries edits_told runs_most said said_is_cut said_of parts...
+RETURNS  OK run summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | CHANGED | FULL open | NEWER number
 INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 if redis.call('HLEN', items) ~= tonumber(items_seen) then return {'CHANGED'} end
 local found = redis.call('HMGET', session, 'run_seq', 'open_runs')
+if target ~= '' and tonumber(runs_most) > 0 then
+  local _, open = string.gsub(found[2] or '', '%S+', '')
+  if open >= tonumber(runs_most) then return {'FULL', found[2]} end
+end
 local seq = string.format('%.0f', tonumber(found[1] or '0') + 1)
 local run = string.format('%04d', seq)
 redis.call('HSETNX', blobs, digest, prompt)
