@@ -54,6 +54,16 @@ WORK_OPEN = (_W.RUNNING, _W.PAUSED)
 #: Statuses that are for good.
 WORK_ENDED = (_W.COMPLETED, _W.FAILED, _W.INTERRUPTED)
 
+#: What a session's state means to people; stored words stay as they are.
+STATE_MEANINGS: dict[str, str] = {
+    _S.STARTED: "started",
+    _S.WITH_CONTEXT: "has context",
+    _S.RUNNING: "running",
+    _S.WITH_OUTPUT: "has output",
+    _S.FINALIZED: "ended",
+    _S.ABORTED: "given up",
+}
+
 #: States that accept changes.
 LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
 

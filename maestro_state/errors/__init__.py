@@ -7,9 +7,11 @@ MaestroError                    code · hint · exit_code
 ├─ NotFound              3
 │     SessionNotFound · NoProject · NoActiveSession · ItemNotFound · PathNotFound · ToolNotFound · NoTool ·
 │     RunNotFound · RemovedByCleanup · WorkSessionNotFound · DiscussionNotFound · NoOpenDiscussion
+│     · NoFittingWorker
 ├─ Refused               4      not in this state, or somebody else was first
 │     InvalidTransition · SessionExpired · SessionExists · Conflict · ContextChanged · RunIsOver · RunsOpen · LostClaim
-│     · NewerFormat · NoConversation · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen
+│     · NewerFormat · NoConversation · WorkSessionClosed · OpenChildren · DiscussionClosed · DiscussionOpen ·
+│     TooManyRuns · OverBudget
 ├─ ServerUnavailable     5      no server, or one that cannot take the write
 │     ServerStorageError · NotReplicated
 ├─ WorkFailed            1      the work itself failed
@@ -46,8 +48,10 @@ from maestro_state.errors.runs import (
     ItemNotFound,
     LostClaim,
     NoConversation,
+    NoFittingWorker,
     NoTool,
     OutputLost,
+    OverBudget,
     PathNotFound,
     PathRefused,
     RemovedByCleanup,
@@ -57,6 +61,7 @@ from maestro_state.errors.runs import (
     RunsOpen,
     SecretFound,
     ToolNotFound,
+    TooManyRuns,
 )
 from maestro_state.errors.sessions import (
     AmbiguousReference,
@@ -107,6 +112,7 @@ __all__ = [
     "NewerFormat",
     "NoActiveSession",
     "NoConversation",
+    "NoFittingWorker",
     "NoOpenDiscussion",
     "NoProject",
     "NoTool",
@@ -115,6 +121,7 @@ __all__ = [
     "NotReplicated",
     "OpenChildren",
     "OutputLost",
+    "OverBudget",
     "PathNotFound",
     "PathRefused",
     "Refused",
@@ -131,6 +138,7 @@ __all__ = [
     "SessionExists",
     "SessionExpired",
     "SessionNotFound",
+    "TooManyRuns",
     "ToolNotFound",
     "UsageError",
     "WorkFailed",

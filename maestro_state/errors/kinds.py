@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class MaestroError(Exception):
     """Something went wrong in Maestro."""
@@ -15,6 +17,16 @@ class MaestroError(Exception):
         """Take the class docstring as the text when none is given, so that it exists once."""
         super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as it is: made anew from its text, it would be told twice, or want more than a text."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[MaestroError], args: tuple[Any, ...], fields: dict[str, Any]) -> MaestroError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class UsageError(MaestroError):

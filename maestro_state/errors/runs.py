@@ -61,6 +61,12 @@ class ToolNotFound(NotFound):
         self.tool = tool
 
 
+class NoFittingWorker(NotFound):
+    """No worker that is there has what the run needs."""
+
+    code = "no_fitting_worker"
+
+
 class NoTool(NotFound):
     """No tool is chosen."""
 
@@ -78,7 +84,10 @@ class RunNotFound(NotFound):
     code = "run_not_found"
 
     def __init__(self, session_id: str, run_id: str) -> None:
-        super().__init__(f"session {session_id} has no run '{run_id[:40]}'", hint="maestro runs")
+        if run_id == "last":
+            super().__init__(f"session {session_id} has no run yet that 'last' could mean", hint='maestro run "PROMPT"')
+        else:
+            super().__init__(f"session {session_id} has no run '{run_id[:40]}'", hint="maestro runs")
         self.run_id = run_id
 
 
@@ -120,6 +129,18 @@ class RunsOpen(Refused):
         )
 
 
+class TooManyRuns(Refused):
+    """As many runs are open as may be at once."""
+
+    code = "too_many_runs"
+
+
+class OverBudget(Refused):
+    """A budget is used up."""
+
+    code = "over_budget"
+
+
 class LostClaim(Refused):
     """The run belongs to another attempt by now, or is over; nothing was written."""
 
@@ -148,8 +169,8 @@ class RunFailed(WorkFailed):
     code = "run_failed"
 
     def __init__(self, run_id: str, status: str, reason: str | None) -> None:
-        super().__init__(
-            f"run {run_id} ended as {status}" + (f": {reason}" if reason and reason != status else ""),
-            hint=f"maestro show {run_id} --meta",
-        )
+        told = f"ended as {status}" + (f": {reason}" if reason and reason != status else "")
+        if reason and reason.startswith(f"{status} "):  # canceled while it ran
+            told = f"was {reason}"
+        super().__init__(f"run {run_id} {told}", hint=f"maestro show {run_id} --meta")
         self.run_id, self.status = run_id, status

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from maestro_state.errors.kinds import NotFound, Refused, ServerUnavailable, UsageError, WorkFailed
 
 
@@ -28,8 +30,9 @@ class SessionNotFound(NotFound):
 
     code = "session_not_found"
 
-    def __init__(self, ref: str, *, hint: str | None = None) -> None:
-        super().__init__(f"no session '{ref}'", hint=hint or "maestro session list --all")
+    def __init__(self, ref: str, *, hint: str | None = None, near: Sequence[str] = ()) -> None:
+        meant = f"; did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"no session '{ref}'{meant}", hint=hint or "maestro session list --all")
         self.ref = ref
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
+
+from maestro_state.errors import MaestroError
 
 
 class ImportedTokens(msgspec.Struct, frozen=True):
@@ -34,6 +38,12 @@ class ImportFailure(msgspec.Struct, frozen=True):
 
     path: str
     reason: str
+
+    @classmethod
+    def of(cls, path: str, error: MaestroError | OSError) -> ImportFailure:
+        """Return what an error says of a file, without its path once more."""
+        reason = str(error) if isinstance(error, MaestroError) else os.strerror(error.errno or 0)
+        return cls(path, reason.removeprefix(f"{path} "))
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):

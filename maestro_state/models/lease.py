@@ -12,5 +12,5 @@ class Lease(msgspec.Struct, frozen=True):
     holder: str = ""
     swept_at: int = 0  #: server time in milliseconds, 0 for never
     cleaned_at: int = 0
-    cursor: str = "0"
     left_ms: int = 0
+    notes: dict[str, str] = {}  #: what the last one left for the next

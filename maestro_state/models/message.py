@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from maestro_state.clock import iso
+
+if TYPE_CHECKING:
+    from maestro_state.models.session import SessionSummary
 
 #: Who may speak in a message.
 ROLES = ("user", "assistant", "system", "tool")
@@ -64,6 +67,14 @@ class Event(msgspec.Struct, frozen=True):
     def document(self) -> dict[str, Any]:
         """Return the event as `watch --json` prints it."""
         return {"id": self.id, "ts": self.ts, "type": self.type, "data": self.data}
+
+
+class Changed(NamedTuple):
+    """That a session's row of the list changed."""
+
+    id: str  #: its place in the order of all changes
+    session_id: str
+    row: SessionSummary | None  #: as it is now; None when the server has the session no longer
 
 
 def with_retractions(messages: list[Message], retracted: Mapping[str, int]) -> list[Message]:

@@ -16,10 +16,13 @@ _SUFFIX = re.compile(r"[a-z0-9]{6}", re.ASCII)
 _SLUG_BYTES = 160
 #: Latin letters that are not written as one without an accent and the accent.
 _UNACCENTED = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "ħ": "h"}
+#: How many sessions are named that may have been meant.
+_MOST_NEAR = 3
 #: What a reference looks like that is sent to workers, and the token that names a parcel.
 _SENT = re.compile(r"[a-z0-9][a-z0-9-]{0,79}", re.ASCII)
 _TOKEN = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_STREAM_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?", re.ASCII)
+#: Of at most 19 digits: a server refuses numbers beyond 64 bits.
+_STREAM_ID = re.compile(r"[0-9]{1,19}(-[0-9]{1,19})?", re.ASCII)
 
 
 def _refuse_controls(name: str) -> None:
@@ -119,8 +122,19 @@ def pick(ref: str, ids: list[str]) -> str:
     if len(found) > 1:
         raise AmbiguousReference(ref, sorted(found))
     if not found:
-        raise SessionNotFound(ref[:80])
+        raise SessionNotFound(ref[:80], near=_near(ref, ids))
     return found[0]
+
+
+def _near(ref: str, ids: list[str]) -> list[str]:
+    """Return the ids that begin like a reference, else those whose name reads like it: a few."""
+    from difflib import get_close_matches
+
+    ref = ref.lower()[:80]
+    if begun := [one for one in ids if ref and one.startswith(ref)]:
+        return begun[:_MOST_NEAR]
+    names = get_close_matches(ref, {slug_of(one) for one in ids}, _MOST_NEAR)
+    return [one for name in names for one in ids if slug_of(one) == name][:_MOST_NEAR]
 
 
 def one_line(text: str) -> str:

@@ -44,6 +44,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     model: str | None = None
     tokens_input: int | None = None
     tokens_output: int | None = None
+    tokens_cache_read: int | None = None  #: of the input: read from the provider's cache,
+    tokens_cache_write: int | None = None  #: and written to it
+    tokens_reasoning: int | None = None  #: of the output: thought, and not said
     cost: float | None = None
     tool_session: str | None = None  #: the tool's own session id
     counters: dict[str, int | float] | None = None  #: where the tool's running counters stood afterwards
@@ -92,7 +95,10 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     terminal: str | None = None  #: and where
     working_directory: str | None = None  #: the worktree it was asked for in, if that is not the session's folder
     parts: list[dict[str, str]] = []  #: id and digest of what it was sent besides items: history, project, stdin
+    traceparent: str | None = None  #: the span of the program that asked for it, where that traces
     prompt_preview: str | None = None  #: the first line of the prompt, by which people know a run in a list
+    priority: str | None = None  #: low, normal or high; none: normal
+    labels: list[str] = []  #: what its worker must have been given as labels
 
     @property
     def options(self) -> ToolOptions:
@@ -118,6 +124,19 @@ class RelevantOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 #: Statuses of a run that is not over.
 OPEN = ("pending", "running")
+
+#: How soon a run is to be taken, compared with others that wait for the same workers.
+PRIORITIES = ("low", "normal", "high")
+
+#: How much later, or earlier, than it was a run counts as asked for, in milliseconds. So runs of high priority overtake
+#: those of an hour, and nothing waits for ever: what is asked for later than that comes after it.
+_HEAD_START_MS = 3_600_000
+
+
+def turn_ms(created_ms: int, priority: str | None) -> int:
+    """Return when it is a run's turn: of those that wait, the one with the smallest number is taken first."""
+    ahead = 0 if priority is None else PRIORITIES.index(priority) - PRIORITIES.index("normal")
+    return created_ms - ahead * _HEAD_START_MS
 
 
 #: Longest beginning of a text that lists show, in characters, and of how many bytes it is made.

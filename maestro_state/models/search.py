@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from maestro_state.models.message import id_order
+
 #: What can be found.
 KINDS = ("message", "prompt", "output", "context", "note")
 
@@ -32,10 +34,16 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             return f"{where} session status {self.session_id}"
         where += f" --session {self.session_id}"
         if self.kind == "message":
-            return f"{where} messages"
+            return f"{where} messages --since {_before(self.entry)}"
         if self.entry.startswith("ctx-"):
             return f"{where} context show {self.entry}"
         return f"{where} show {self.entry}" + (" --prompt" if self.kind == "prompt" else "")
+
+
+def _before(message_id: str) -> str:
+    """Return an id after which this one is the first, or next to it: only the last messages are shown without one."""
+    ms, number = id_order(message_id)
+    return f"{ms}-{number - 1}" if number else f"{max(0, ms - 1)}"
 
 
 class Found(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from maestro_state.models.bound import Bound
+from maestro_state.models.binding import Bound
 from maestro_state.models.run import ToolOptions
 
 #: Fields of the record that `session get` and `session set` work on, and whether they hold a JSON object.
@@ -135,11 +135,14 @@ class SessionSummary:
 
 
 class SessionList(list[SessionSummary]):
-    """Rows of `session list`, and how many archived ones were left out because they are older."""
+    """Rows of `session list`, how many archived ones were left out because they are older, and, of a page, the cursor
+    of those after it: None at the end.
+    """
 
-    def __init__(self, rows: Iterable[SessionSummary] = (), *, older: int = 0) -> None:
+    def __init__(self, rows: Iterable[SessionSummary] = (), *, older: int = 0, cursor: str | None = None) -> None:
         super().__init__(rows)
         self.older = older
+        self.cursor = cursor
 
 
 class Terminal(msgspec.Struct, frozen=True):

@@ -49,12 +49,12 @@ def read(content: bytes | str) -> Any:
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
     # A limit of its own: how deep the interpreter gets depends on who called.
-    if text.count("[") + text.count("{") > DEPTH_MAX and _is_deeper(value, DEPTH_MAX):
+    if text.count("[") + text.count("{") > DEPTH_MAX and is_deeper(value, DEPTH_MAX):
         raise ValueError(_TOO_DEEP)
     return value
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
+def is_deeper(value: Any, depth: int) -> bool:
     level = [value]
     for _ in range(depth + 1):
         level = [one for outer in level if isinstance(outer, dict | list)

@@ -8,6 +8,7 @@ from math import fsum
 import msgspec
 
 from maestro_state.errors import InvalidValue
+from maestro_state.models.ledger import Budget
 
 #: What stands in the place of a name that nobody told.
 UNKNOWN = "unknown"
@@ -56,6 +57,7 @@ class UsageReport(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: list[UsageRow]
     total: UsageTotal
     skipped: list[str] = []  #: sessions that could not be read
+    budgets: list[Budget] = []  #: what may be consumed, and is left
 
 
 def _day(run: Consumed) -> str:
@@ -82,7 +84,7 @@ def check_by(by: str) -> str:
     return by
 
 
-def tally(runs: Iterable[Consumed], by: str, skipped: list[str]) -> UsageReport:
+def tally(runs: Iterable[Consumed], by: str, skipped: list[str], budgets: Iterable[Budget] = ()) -> UsageReport:
     """Add runs up: days in their order, anything else with the most expensive first."""
     key, groups = BY[check_by(by)], dict[str, list[Consumed]]()
     for run in runs:
@@ -93,7 +95,7 @@ def tally(runs: Iterable[Consumed], by: str, skipped: list[str]) -> UsageReport:
     else:
         rows.sort(key=lambda row: (-row.cost, -row.tokens_input - row.tokens_output, -row.runs, row.key))
     everything = [run for found in groups.values() for run in found]
-    return UsageReport(by, rows, UsageTotal(*_sums(everything)), skipped)
+    return UsageReport(by, rows, UsageTotal(*_sums(everything)), skipped, [*budgets])
 
 
 def _sums(runs: list[Consumed]) -> tuple[int, int, int, float, int]:

@@ -10,8 +10,8 @@ import msgspec
 
 from maestro_state.errors import InvalidValue
 
-#: The frameworks whose keys can be bound, as references name them.
-KINDS = ("langgraph", "openai", "adk", "claude")
+#: The frameworks whose keys can be bound, as references name them; `record` is our own.
+KINDS = ("langgraph", "openai", "adk", "claude", "record")
 
 _ESCAPED = {"%": "%25", "/": "%2F"}
 #: Letters of the key that the session's name shows, and of the digest that keeps names apart.
@@ -32,11 +32,11 @@ class Bound(msgspec.Struct, frozen=True):
                 f"'{kind[:40]}' is no framework that keys are bound for", hint=f"one of {', '.join(KINDS)}"
             )
         if not isinstance(key, str):
-            raise InvalidValue(f"the key of a {kind} session must be text, not {type(key).__name__}")
+            raise InvalidValue(f"the key of a session of {kind} must be text, not {type(key).__name__}")
         try:
             key.encode()
         except UnicodeEncodeError as error:
-            raise InvalidValue(f"the key of a {kind} session is not valid Unicode text") from error
+            raise InvalidValue(f"the key of a session of {kind} is not valid Unicode text") from error
         return cls(kind, key)
 
     @classmethod
@@ -92,4 +92,5 @@ def joined(*parts: str) -> str:
 
 def parts_of(key: str) -> list[str]:
     """Return the parts that `joined` wrote."""
-    return [part.replace("%2F", "/").replace("%25", "%") for part in key.split("/")]
+    parts = key.split("/")
+    return [part.replace("%2F", "/").replace("%25", "%") for part in parts] if "%" in key else parts
