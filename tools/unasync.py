@@ -1,5 +1,6 @@
-"""Write `maestro_state/_sync/` from `maestro_state/live/`: `python -m tools.unasync` writes, `--check` only compares.
+"""Write the blocking twin of what is written async: `python -m tools.unasync` writes, `--check` only compares.
 
+`maestro_state/_sync/` comes from `maestro_state/live/`, and what connections can be asked from `net/async_calls.py`.
 Works on tokens, so that comments and docstrings stay as they were written, except for the names in NAMES.
 """
 
@@ -12,7 +13,10 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "maestro_state"
-BANNER = "# Generated from maestro_state/live by `make generate`. Do not edit.\n"
+BANNER = "# Generated from maestro_state/{} by `make generate`. Do not edit.\n"
+
+#: What is written async in a room that has blocking modules of its own, and its twin there.
+TWINS = {"net/async_calls.py": "net/sync_calls.py"}
 
 PACKAGE = '"""Generated from `live` by `make generate`; never edited."""\n'
 
@@ -25,6 +29,7 @@ NAMES = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "aclosing": "closing",
+    "asyncio": "time",  # both can sleep; nothing else of it may be used
     "asynccontextmanager": "contextmanager",
     "AnyAsyncConnection": "AnyConnection",
     "connect_async": "connect",
@@ -37,9 +42,13 @@ CLASS = re.compile(r"\bAsync(?=[A-Z])")
 THREAD_IMPORT = "from maestro_state.net.threads import in_thread\n"
 THREAD_CALL = re.compile(r"await in_thread\(([\w.]+)(?:, |(?=\)))")
 
+ASYNCIO = re.compile(r"\basyncio\.(\w+)")
 
-def convert(source: str) -> str:
+
+def convert(source: str, origin: str = "live") -> str:
     """Return the sync form of an async module."""
+    if set(ASYNCIO.findall(source)) - {"sleep"}:
+        raise ValueError("of asyncio only sleep has a blocking form")
     source = THREAD_CALL.sub(r"\1(", source.replace(THREAD_IMPORT, ""))
     if "in_thread" in source:
         raise ValueError("in_thread is called on one line with a plain name, or not converted")
@@ -67,7 +76,7 @@ def convert(source: str) -> str:
         elif token.type == tokenize.STRING:  # a docstring, or an annotation
             text = CLASS.sub("", text)
         result.append(gap + text)
-    return BANNER + "".join(result).replace("maestro_state.live", "maestro_state._sync")
+    return BANNER.format(origin) + "".join(result).replace("maestro_state.live", "maestro_state._sync")
 
 
 def write(target: Path, wanted: dict[str, str], *, check: bool) -> int:
@@ -88,7 +97,15 @@ def write(target: Path, wanted: dict[str, str], *, check: bool) -> int:
 def main(check: bool) -> int:
     """Write or compare every module."""
     wanted = {path.name: convert(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "live").glob("*.py"))}
-    return write(ROOT / "_sync", wanted | {"__init__.py": PACKAGE}, check=check)
+    code = write(ROOT / "_sync", wanted | {"__init__.py": PACKAGE}, check=check)
+    for origin, twin in TWINS.items():
+        text, path = convert((ROOT / origin).read_text(encoding="utf-8"), origin), ROOT / twin
+        if path.read_text(encoding="utf-8") != text:
+            print("stale:" if check else "wrote:", twin)
+            code |= check
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    return code
 
 
 if __name__ == "__main__":

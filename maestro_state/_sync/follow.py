@@ -12,8 +12,9 @@ from maestro_state.errors import Refused, SessionNotFound
 from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
-from maestro_state.models.message import Event
+from maestro_state.models.message import Changed, Event, id_order
 from maestro_state.models.session import Session, Terminal
+from maestro_state.state.calls import changes as change_ops
 from maestro_state.state.calls import events as ops
 from maestro_state.state.calls import terminals
 from maestro_state.vocabulary import FROZEN
@@ -51,6 +52,38 @@ class Follow:
         with closing(found) as events:
             for event in events:
                 yield event
+
+    def changes(self, cursor: str, *, wait_ms: int | None = None) -> list[Changed]:
+        """Return which sessions changed after a cursor, in that order, each with its row of the list: as it is now, and
+        None for one that the server has no longer. Waits for the first one if told; some thousands are kept.
+        """
+        while page := self._changes(cursor, wait_ms):
+            # Of one that changed more than once, the last time: what is shown of it is how it is now.
+            found = {change.session_id: change for change in change_ops.changes_of(page)}
+            rows = self._sessions.rows([*found]) if found else {}
+            # One that changed and has gone since is told with its going, which comes behind: else that came twice.
+            told = [one for one in found.values() if one.is_gone or one.session_id in rows]
+            if told:
+                changed = [Changed(one.id, one.session_id, rows.get(one.session_id)) for one in told]
+                return sorted(changed, key=lambda one: id_order(one.id))
+            cursor = change_ops.end_of(page)
+        return []
+
+    def _changes(self, cursor: str, wait_ms: int | None) -> Any:
+        command = change_ops.read_changes(self._server.terms, cursor, wait_ms)
+        if wait_ms is None:
+            return self._server.connection.call(*command)
+        return self._server.connection.block(*command, block_ms=wait_ms)
+
+    def newest_change(self) -> str:
+        """Return the cursor of who wants to know what changes from now on."""
+        found: str = self._server.fetch(change_ops.last_change(self._server.terms))
+        return found
+
+    def has_changes_since(self, cursor: str) -> bool:
+        """Tell whether everything that changed after a cursor is still kept."""
+        first = self._server.fetch(change_ops.first_change(self._server.terms))
+        return first is not None and id_order(first) <= id_order(cursor)
 
     def newest(self, ref: str | None = None) -> str | None:
         """Return the id of a session's newest event, the cursor of whoever begins now; None for one only on disk."""

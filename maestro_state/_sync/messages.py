@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from maestro_state._sync.full_messages import whole
 from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
-from maestro_state._sync.whole import whole
-from maestro_state.models.message import Message, with_retractions
+from maestro_state.models.message import Message, id_order, with_retractions
 from maestro_state.state.calls import messages as ops
 from maestro_state.state.scripts import Query
 
@@ -46,12 +46,18 @@ class Messages:
             entry_id = self._server.change(session_id, call)
         return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)
 
-    def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
-        """Read the last messages, oldest first."""
+    def last(self, count: int = 20, ref: str | None = None, *, before: str | None = None) -> list[Message]:
+        """Read the last messages, or the last before one, oldest first."""
         session_id = self._sessions.resolve(ref)
-        query = ops.last_messages(self._server.terms, session_id, count)
+        query = ops.last_messages(self._server.terms, session_id, count, before)
         found = self._read(session_id, query)
-        found = found or (self._sessions.source(session_id)).messages(last=count)
+        if not found:
+            source = self._sessions.source(session_id)
+            if before is None:
+                found = source.messages(last=count)
+            elif source.archived:
+                end = id_order(before)
+                found = [one for one in source.messages() if id_order(one.id) < end][-count:]
         return self._whole(session_id, found)
 
     def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:

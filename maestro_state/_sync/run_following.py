@@ -13,6 +13,7 @@ from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
 from maestro_state.models.message import Event
 from maestro_state.models.run import OPEN, Run
+from maestro_state.models.worker import Waiting
 from maestro_state.state.calls import events as event_ops
 from maestro_state.state.calls import runs as ops
 
@@ -81,6 +82,10 @@ class RunFollower:
         if not found:
             self._sessions.source(session_id)
         return found
+
+    def waiting(self, session_id: str, run_id: str) -> Waiting:
+        """Return what a run that waits needs."""
+        return self._claims.waiting(session_id, run_id)
 
     def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
         terms, page = self._server.terms, ops.OUTPUT_PAGE

@@ -13,7 +13,6 @@ from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
 from maestro_state.models.message import Event
 from maestro_state.models.run import Run, SentItem
-from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import runs as ops
 
@@ -176,9 +175,18 @@ class LiveRuns:
     def ahead(self, run_id: str, ref: str | None = None) -> int | None:
         """Count what is taken before a run that waits for a free worker; None for one that does not wait."""
         session_id = self._sessions.resolve(ref)
-        number = ops.check_run_id(run_id)
-        fence = self._server.fetch(claim_ops.read_fence(self._server.terms, session_id, number))
-        return self._queue.ahead(session_id, number, fence)
+        return self._queue.ahead(self._follower.waiting(session_id, ops.check_run_id(run_id)))
+
+    def waits_for(self, run_id: str, ref: str | None = None) -> str | None:
+        """Say what a run waits for that no worker has which is there; None while one of them can carry it out."""
+        present = self._queue.present()
+        if not present:
+            return None
+        from maestro_state.tools.worker_matching import queues_for, waits_for
+
+        session_id = self._sessions.resolve(ref)
+        needs = (self._follower.waiting(session_id, ops.check_run_id(run_id))).needs
+        return None if needs.holders or queues_for(needs, present) else waits_for(needs)
 
     def workers(self) -> int:
         """Count the workers that listen for runs now."""

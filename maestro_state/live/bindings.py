@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from maestro_state.errors import NoProject
 from maestro_state.live.server import AsyncServer
-from maestro_state.models.bound import Bound
+from maestro_state.models.binding import Bound
 from maestro_state.models.message import Message, with_retractions
 from maestro_state.models.names import is_session_id
 from maestro_state.net.threads import in_thread
@@ -18,8 +19,10 @@ from maestro_state.vocabulary import LIVE
 if TYPE_CHECKING:
     from maestro_state.mirror.places import Places
 
+T = TypeVar("T")
+
 #: Frameworks that have one key only: one that is the full id of a session means that session.
-ONE_KEY = ("langgraph", "openai")
+ONE_KEY = ("langgraph", "openai", "record")
 
 
 class AsyncBoundKeys:
@@ -34,10 +37,15 @@ class AsyncBoundKeys:
         """Return the session that a key is bound to, live or archived; None when there is none."""
         bound = Bound.of(kind, key)
         try:
-            found: ops.BoundTo | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
+            found = await self._bound_to(bound)
         except NoProject:
             return None  # nothing was begun here, and reading begins nothing
         return found.session_id if found else await self._unbound(bound)
+
+    async def _bound_to(self, bound: Bound) -> ops.BoundTo | None:
+        """Return what the server knows a key to be bound to."""
+        found: ops.BoundTo | None = await self._server.fetch(ops.read_binding(self._server.terms, bound))
+        return found
 
     async def _unbound(self, bound: Bound) -> str | None:
         """Return the session of a key that the server does not know: in the archive, or the one it is the id of."""
@@ -61,14 +69,36 @@ class AsyncBoundKeys:
         word, found, taken_back = await self._server.fetch_of(session_id, state, query, retracted)
         return with_retractions(found, taken_back) if word in LIVE else None
 
-    async def record(self, session_id: str, prefix: str) -> tuple[list[Message], dict[str, bytes]] | None:
-        """Read the messages of a session, and what is kept under names with a prefix, in one round trip unless that is
-        a great many names; None when the server does not have it as a live one.
+    async def items(
+        self, session_id: str, read: Callable[[list[Any]], T], of_message: Callable[[Message], T]
+    ) -> list[T] | None:
+        """Read what all messages hold that were not taken back, in one round trip: by `read` from what is stored, which
+        costs half of what a message does, or by `of_message` where some were taken back. None as in `messages`.
+        """
+        terms = self._server.terms
+        state = session_ops.read_state(terms, session_id)
+        entries = message_ops.all_entries(terms, session_id)
+        retracted = message_ops.read_retracted(terms, session_id)
+        word, found, taken_back = await self._server.fetch_of(session_id, state, entries, retracted)
+        return _handed_out(found, taken_back, read, of_message) if word in LIVE else None
+
+    async def kept_of(self, ids: Sequence[str], names: list[str]) -> list[dict[str, bytes]]:
+        """Read what is kept under some names in several sessions, in one round trip; nothing of those that the server
+        does not have.
+        """
+        found: list[dict[str, bytes]] = await self._server.fetch_all(ops.read_kept_of(self._server.terms, ids, names))
+        return found
+
+    async def record(
+        self, session_id: str, prefix: str, read: Callable[[list[Any]], T], of_message: Callable[[Message], T]
+    ) -> tuple[list[T], dict[str, bytes]] | None:
+        """Read what all messages hold that were not taken back, as `items` does, and what is kept under names with a
+        prefix, in one round trip unless that is a great many names; None as in `messages`.
         """
         terms = self._server.terms
         queries = (
             session_ops.read_state(terms, session_id),
-            message_ops.messages_since(terms, session_id, None),
+            message_ops.all_entries(terms, session_id),
             message_ops.read_retracted(terms, session_id),
             ops.scan_kept(terms, session_id, prefix),
         )
@@ -76,7 +106,7 @@ class AsyncBoundKeys:
         while cursor:
             cursor, page = await self._server.fetch(ops.scan_kept(terms, session_id, prefix, cursor))
             kept |= page
-        return (with_retractions(found, taken_back), kept) if word in LIVE else None
+        return (_handed_out(found, taken_back, read, of_message), kept) if word in LIVE else None
 
     async def kept(self, session_id: str, names: list[str]) -> dict[str, bytes] | None:
         """Read what is kept under some names in one round trip; None when the server does not have the session as a
@@ -106,7 +136,16 @@ class AsyncBoundKeys:
         return found.decode() or None
 
 
+def _handed_out(
+    entries: list[Any], taken_back: Any, read: Callable[[list[Any]], T], of_message: Callable[[Message], T]
+) -> list[T]:
+    if not taken_back:
+        return [read(entry) for entry in entries]
+    messages = with_retractions([message_ops.message_of(entry) for entry in entries], taken_back)
+    return [of_message(message) for message in messages if not message.retracted_at]
+
+
 def _archived(places: Places, bound: Bound) -> str | None:
-    from maestro_state.mirror.bound import bound_archives
+    from maestro_state.mirror.bindings import bound_archives
 
     return next(iter(bound_archives(places.own, bound)), None)

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from maestro_state.clock import new_idempotency_key
-from maestro_state.errors import InvalidTransition, LostClaim, NotFound, Refused, ServerUnavailable, WorkFailed
+from maestro_state.errors import (
+    DamagedRecord,
+    InvalidTransition,
+    LostClaim,
+    NotFound,
+    Refused,
+    ServerUnavailable,
+    WorkFailed,
+)
 from maestro_state.live.quarantine import AsyncQuarantine
 from maestro_state.live.queue import AsyncQueue
 from maestro_state.live.server import AsyncServer
 from maestro_state.models.claim import Claim, Ended
 from maestro_state.models.run import OPEN, Activity, Run, Usage
+from maestro_state.models.worker import Waiting
 from maestro_state.state.calls import claims as ops
 from maestro_state.state.calls import contents as contents_ops
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import runs as runs_ops
-from maestro_state.state.scripts import Call
+from maestro_state.state.scripts import Call, Query
 
+#: Contents that are read at once. Some hundred megabytes take longer than a lease lasts.
+_CONTENTS = 8
 #: What `recover` ended or requeued.
 Recovered = list[tuple[str, str]]
 
@@ -40,32 +53,46 @@ class AsyncClaims:
             raise LostClaim(str(error)) from error
         return claim
 
-    async def holders(self, session_id: str, run_id: str) -> list[str]:
-        """Read who was handed the environment of a run; nobody of one that is not there."""
-        try:
-            run: Run = await self._server.fetch(runs_ops.read_run(self._server.terms, session_id, run_id))
-        except NotFound:
-            return []
-        return run.holders
+    async def waiting(self, session_id: str, run_id: str) -> Waiting:
+        """Read what a run that waits needs; raises RunNotFound."""
+        run, place = await self._server.fetch_all(ops.read_waiting(self._server.terms, session_id, run_id))
+        needs = run.needs if run.needs.folder else replace(run.needs, folder=place)
+        waiting: Waiting = replace(run, needs=needs)
+        return waiting
 
     async def open_sessions(self) -> list[str]:
         """List the sessions of this namespace with runs that are not over."""
-        found: list[str] = await self._server.fetch(index_ops.running_sessions(self._server.terms))
-        return found
+        found = await self._server.fetch_all(index_ops.running_sessions(self._server.terms))
+        return [*dict.fromkeys(one for ids in found for one in ids)]
 
     async def over(self, names: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return those of some runs, by session and run, that are over or gone."""
-        found = await self._server.fetch_all([ops.read_status(self._server.terms, *name) for name in names])
+        """Return those of some runs, by session and run, that are over or gone; of a damaged record nobody knows."""
+        queries = [ops.read_status(self._server.terms, *name) for name in names]
+        try:
+            found = await self._server.fetch_all(queries)
+        except DamagedRecord:  # of one session: the others are told of all the same
+            found = [await self._status(query) for query in queries]
         return [name for name, status in zip(names, found, strict=True) if status not in OPEN]
 
+    async def _status(self, query: Query) -> object:
+        try:
+            return await self._server.fetch(query)
+        except DamagedRecord:
+            return OPEN[0]
+
     async def contents(self, claim: Claim) -> list[bytes]:
-        """Read the prompt, then each item that is sent, in order."""
+        """Read the prompt, then each item that is sent, in order; the claim is kept however long that takes."""
         digests = [claim.run.prompt_digest or "", *(item.digest for item in claim.sent)]
-        found = await self._server.fetch(ops.read_blobs(self._server.terms, claim.session_id, digests))
+        found: list[bytes | None] = []
+        for at in range(0, len(digests), _CONTENTS):
+            if at:
+                await self.renew(claim)
+            few = digests[at : at + _CONTENTS]
+            found += await self._server.fetch(ops.read_blobs(self._server.terms, claim.session_id, few))
         missing = [digest for digest, content in zip(digests, found, strict=True) if content is None]
         if missing:
             raise WorkFailed(f"session {claim.session_id} has no content with digest {missing[0]}")
-        return list(found)
+        return [content for content in found if content is not None]
 
     async def earlier(self, claim: Claim) -> list[Run]:
         """Read the session's runs, for what their tools had counted before."""
@@ -121,7 +148,10 @@ class AsyncClaims:
         """Recover the open runs of one session."""
         recovered: Recovered = []
         try:
-            for run_id in await self._server.fetch(runs_ops.read_open(self._server.terms, session_id)):
+            open_runs = await self._server.fetch(runs_ops.read_open(self._server.terms, session_id))
+            if not open_runs:
+                await self._index_ended(session_id)
+            for run_id in open_runs:
                 if await self._recover_run(session_id, run_id) in ("error", "canceled", "requeued"):
                     recovered.append((session_id, run_id))
         except (NotFound, Refused):
@@ -131,6 +161,13 @@ class AsyncClaims:
         except Exception as error:  # noqa: BLE001 - anybody may have written anything; others' runs go on
             await self._quarantine.note(session_id, error)
         return recovered
+
+    async def _index_ended(self, session_id: str) -> None:
+        """Index a session whose runs are over although the index has it running: who ended the last one was killed
+        before that. Nothing else would tell: it may be on disk already, and nobody walks through a cluster's keys.
+        """
+        summary = await self._server.fetch(index_ops.read_summary(self._server.terms, session_id))
+        await self._server.note(session_id, summary)
 
     async def recover_run(self, session_id: str, run_id: str) -> str:
         """Recover one open run; tell how it is: alive, suspect, pending, requeued, or the status it ended with."""
@@ -142,18 +179,17 @@ class AsyncClaims:
         call = ops.recover_run(terms, session_id, run_id, self._server.now_ms())
         verdict, summary = await self._server.run(call)
         if summary:
-            await self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
+            await self._server.index(index_ops.entry_of(session_id, summary))
         if verdict == "pending":
-            fence = await self._server.fetch(ops.read_fence(terms, session_id, run_id))
-            await self._wake(session_id, run_id, fence)
+            await self._wake(await self.waiting(session_id, run_id))
             return "requeued" if summary else "pending"
         return str(verdict)
 
-    async def _wake(self, session_id: str, run_id: str, fence: int) -> None:
+    async def _wake(self, run: Waiting) -> None:
         """Wake a worker for a run; when the queue's server is away, the next recovery does."""
         if self.queue_fault is not None:
             return  # found out in this pass: asked for every run again, it would take as long for each
         try:
-            await self._queue.enqueue(session_id, run_id, fence)
+            await self._queue.enqueue(run)
         except ServerUnavailable as error:
             self.queue_fault = error

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from maestro_state.live.full_messages import whole
 from maestro_state.live.records import AsyncRecords
 from maestro_state.live.server import AsyncServer
-from maestro_state.live.whole import whole
-from maestro_state.models.message import Message, with_retractions
+from maestro_state.models.message import Message, id_order, with_retractions
 from maestro_state.state.calls import messages as ops
 from maestro_state.state.scripts import Query
 
@@ -45,12 +45,18 @@ class AsyncMessages:
             entry_id = await self._server.change(session_id, call)
         return Message(entry_id.decode(), role, content, metadata, tool_calls, tool_results, parent_id)
 
-    async def last(self, count: int = 20, ref: str | None = None) -> list[Message]:
-        """Read the last messages, oldest first."""
+    async def last(self, count: int = 20, ref: str | None = None, *, before: str | None = None) -> list[Message]:
+        """Read the last messages, or the last before one, oldest first."""
         session_id = await self._sessions.resolve(ref)
-        query = ops.last_messages(self._server.terms, session_id, count)
+        query = ops.last_messages(self._server.terms, session_id, count, before)
         found = await self._read(session_id, query)
-        found = found or await (await self._sessions.source(session_id)).messages(last=count)
+        if not found:
+            source = await self._sessions.source(session_id)
+            if before is None:
+                found = await source.messages(last=count)
+            elif source.archived:
+                end = id_order(before)
+                found = [one for one in await source.messages() if id_order(one.id) < end][-count:]
         return await self._whole(session_id, found)
 
     async def since(self, message_id: str | None = None, ref: str | None = None) -> list[Message]:

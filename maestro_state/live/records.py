@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,9 @@ from maestro_state.errors import (
 )
 from maestro_state.live.server import AsyncServer
 from maestro_state.local.project import Project
-from maestro_state.models.bound import Bound
+from maestro_state.models.binding import Bound
 from maestro_state.models.names import is_session_id, pick
-from maestro_state.models.session import Field, Session, SessionList
+from maestro_state.models.session import Field, Session, SessionList, SessionSummary
 from maestro_state.net.threads import in_thread
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as ops
@@ -84,15 +84,30 @@ class AsyncRecords:
         if wanted == "latest":
             newest = [row.id for row in await self.newest(1)]
             return pick(wanted, newest or await in_thread(self._all_ids))
-        entries = await self._server.fetch(index_ops.all_sessions(self._server.terms))
+        entries = index_ops.all_sessions(await self._server.fetch_all(index_ops.all_rows(self._server.terms)))
         known = {entry.id for entry in entries} | await in_thread(self._places.own.ids)
         return pick(wanted, sorted(known))
 
     async def newest(self, count: int) -> SessionList:
-        """List the live sessions last active, in one round trip however many there are."""
-        terms, active = self._server.terms, await in_thread(self._project.active)
-        view = index_ops.View(self._server.now_ms(), terms.idle_after_ms, active)
-        return SessionList(await self._server.run(index_ops.newest_sessions(terms, count, view)))
+        """List the live sessions last active, in one round trip, rarely two, however many there are."""
+        terms, view = self._server.terms, await self._seen_from()
+        share = index_ops.share_of(terms, count)
+        found = await self._server.run_all(index_ops.newest_sessions(terms, share))
+        rows = index_ops.newest_of(found, count, share, view)
+        if rows is None:
+            found = await self._server.run_all(index_ops.newest_sessions(terms, count))
+            rows = index_ops.newest_of(found, count, count, view)
+        return SessionList(rows or [])
+
+    async def rows(self, ids: Sequence[str]) -> dict[str, SessionSummary]:
+        """Return the rows of the list of some live sessions, by id; those that cannot be read are left out."""
+        found = await self._server.fetch_all(index_ops.read_rows(self._server.terms, ids))
+        values = [row for shard in found for row in shard.values()]
+        return {row.id: row for row in index_ops.rows_of(values, await self._seen_from())}
+
+    async def _seen_from(self) -> index_ops.View:
+        active = await in_thread(self._project.active)
+        return index_ops.View(self._server.now_ms(), self._server.terms.idle_after_ms, active)
 
     async def read(self, ref: str | None = None) -> Session:
         """Return a session's record."""

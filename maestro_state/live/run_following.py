@@ -12,6 +12,7 @@ from maestro_state.live.records import AsyncRecords
 from maestro_state.live.server import AsyncServer
 from maestro_state.models.message import Event
 from maestro_state.models.run import OPEN, Run
+from maestro_state.models.worker import Waiting
 from maestro_state.state.calls import events as event_ops
 from maestro_state.state.calls import runs as ops
 
@@ -80,6 +81,10 @@ class AsyncRunFollower:
         if not found:
             await self._sessions.source(session_id)
         return found
+
+    async def waiting(self, session_id: str, run_id: str) -> Waiting:
+        """Return what a run that waits needs."""
+        return await self._claims.waiting(session_id, run_id)
 
     async def _page(self, session_id: str, after: str, *, wait: bool = True) -> Events:
         terms, page = self._server.terms, ops.OUTPUT_PAGE

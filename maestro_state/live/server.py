@@ -1,4 +1,4 @@
-"""Runs calls: the one place where a value from ops/ meets the connection."""
+"""Runs calls: the one place where a value of `state.calls` meets the connection."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from maestro_state.errors import (
 from maestro_state.models.schema import check
 from maestro_state.net.faults import ReplyError
 from maestro_state.net.fork import let_go_in_child
+from maestro_state.state.calls.changes import note_change
 from maestro_state.state.calls.contents import server_uptime
-from maestro_state.state.calls.index import IndexEntry, entry_of, index_session
+from maestro_state.state.calls.index import IndexEntry, entry_of, forget_session, index_session
 from maestro_state.state.calls.replication import CONFIRM_MS, LASTING, confirmation, shortfall
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.scripts import Call, Query
@@ -40,6 +41,8 @@ class AsyncExplain(Protocol):
 #: Seconds within which an owner that waits for a server sends its next heartbeat, once the server is back.
 RETURN_S = 6
 
+#: How long those who follow all sessions are told at least that one went, in milliseconds.
+_TOLD_MS = 24 * 3600 * 1000
 #: What reading a reply raises when a record is not what it should be.
 UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
 
@@ -55,6 +58,13 @@ def damage(error: Exception, key: str) -> MaestroError:
 
 def _key_of(query: Query) -> str:
     return str(query.command[1]) if len(query.command) > 1 else str(query.command[0])
+
+
+def _read(query: Query, reply: Any) -> Any:
+    try:
+        return query.read(reply)
+    except UNREADABLE as error:
+        raise damage(error, _key_of(query)) from error
 
 
 class AsyncServer:
@@ -123,9 +133,15 @@ class AsyncServer:
         return query.read(await self.connection.call(*query.command))
 
     async def fetch_all(self, queries: Sequence[Query]) -> list[Any]:
-        """Run plain reads in one write (on a cluster one by one); return what each of them found."""
-        replies = await self.connection.calls([query.command for query in queries])
-        return [query.read(reply) for query, reply in zip(queries, replies, strict=True)]
+        """Run plain reads in one write (on a cluster one by one); return what each of them found.
+
+        Raises DamagedRecord, with its name, when one of them is not what it should be.
+        """
+        try:
+            replies = await self.connection.calls([query.command for query in queries])
+        except ReplyError:  # of which one is not said: each by itself is mended, or named
+            return [await self.fetch(query) for query in queries]
+        return [_read(query, reply) for query, reply in zip(queries, replies, strict=True)]
 
     async def fetch_shown(self, query: Query) -> Any:
         """Run a read of something as it is shown and as it is recorded; owners that are silent count as gone.
@@ -150,14 +166,16 @@ class AsyncServer:
 
     async def _mended(self, error: ReplyError, keys: Sequence[Any]) -> bool:
         """Drop what somebody else put in the place of an index, which a sweep fills again; False if it is none."""
-        indexes = (self.terms.keys.index, self.terms.keys.work_index)
-        index = next((one for one in indexes if keys and keys[0] in one), None)
-        if index is None or "WRONGTYPE" not in str(error):
+        if "WRONGTYPE" not in str(error):
+            return False
+        asked = {*keys}
+        indexes = [one for one in (*self.terms.keys.indexes, self.terms.keys.work_index) if not asked.isdisjoint(one)]
+        if not indexes:
             return False
         from maestro_state.state.calls.quarantine import INDEX, mend_index, note
 
         noted = note(self.terms, INDEX, DamagedRecord.code, f"{error}", self.now_ms())
-        for call in (mend_index(index), noted):
+        for call in (*map(mend_index, indexes), noted):
             await self.connection.script(call.script, call.keys, call.args)
         return True
 
@@ -183,18 +201,35 @@ class AsyncServer:
             # The change itself is done: with no memory left for the index it must not seem undone.
             entry = entry_of(session_id, summary)
             with suppress(ServerStorageError):
-                await self.run(index_session(self.terms, entry))
+                await self.index(entry)
                 if entry.bound:
                     await self._keep_bound(entry)
 
+    async def index(self, entry: IndexEntry, *, is_on_disk: bool = False) -> bool:
+        """Write a session's row into the index, and tell who follows all of them; False: the index has a newer one."""
+        writing = index_session(self.terms, entry, is_on_disk=is_on_disk)
+        noting = note_change(self.terms, entry.id, entry.ttl_ms + self.terms.grace_ms)
+        word, _ = await self.run_all([writing, noting])
+        return bool(word == "OK")
+
+    async def unindex(self, session_id: str | bytes) -> None:
+        """Take a session out of the index, and tell who follows all of them."""
+        # One after the other: a server that was just restarted may know only the second script, and it would be told
+        # that a session went while its row is still there.
+        await self.run(forget_session(self.terms, session_id))
+        with suppress(ServerStorageError):  # with no memory left to tell it: that it went must not fail for that
+            await self.run(note_change(self.terms, session_id, _TOLD_MS, is_gone=True))
+
     async def _keep_bound(self, entry: IndexEntry) -> None:
         """Have the key of a framework that a session is bound to live as long as the session."""
-        from maestro_state.models.bound import Bound
+        from maestro_state.models.binding import Bound
         from maestro_state.state.calls.bindings import bind_session
 
         bound = Bound(*entry.bound) if entry.bound else None
-        if bound:
-            await self.run(bind_session(self.terms, bound, entry.id, entry.ttl_ms, is_begun=True, instead_of=entry.id))
+        if bound:  # and still is: what is deleted meanwhile, or a fork that is not the key's yet, is not bound for this
+            own = entry.id
+            call = bind_session(self.terms, bound, own, entry.ttl_ms, is_begun=True, instead_of=own, only_moves=True)
+            await self.run(call)
 
     async def change_all(self, session_id: str, calls: Sequence[Call], then: Call | None = None) -> list[Any]:
         """Run scripts that change a session in one write, in order, and `then` one that reads; return all their values.
@@ -203,7 +238,7 @@ class AsyncServer:
         it that was refused. The index is brought up to date once.
         """
         try:
-            answers = await self._run_all([*calls, then] if then else calls)
+            answers = await self.run_all([*calls, then] if then else calls)
         except (SessionNotFound, SessionExpired) as error:
             raise await self.refused(session_id, error) from error
         values = [value for value, _ in answers[: len(calls)]]
@@ -211,12 +246,13 @@ class AsyncServer:
         await self.note(session_id, due[-1] if due else None)
         return values + answers[len(calls) :]
 
-    async def _run_all(self, calls: Sequence[Call]) -> list[Any]:
+    async def run_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts in one write (on a cluster one by one), all again when the connection breaks."""
         commands = [("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args) for call in calls]
         try:
             replies = await self.connection.calls(commands)
         except ReplyError as error:
-            if error.kind != "NOSCRIPT":
+            if error.kind != "NOSCRIPT" and not await self._mended(error, [key for call in calls for key in call.keys]):
                 raise damage(error, calls[0].keys[0]) from error
             return [await self.run(call) for call in calls]
         return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from maestro_state.clock import new_secret, new_suffix
 from maestro_state.live.server import AsyncServer
 from maestro_state.models.token import NewToken, StoredToken, Token
@@ -68,3 +70,20 @@ class AsyncTokens:
         if now_ms - stored.used_ms >= _NOTED_MS:
             await self._server.run(ops.use_token(terms, token_id, now_ms))
         return ops.shown(token_id, stored)
+
+    async def counting(self, token_ids: Sequence[str]) -> set[str]:
+        """Return those of some tokens that count now: neither they nor what they were made with is revoked or over."""
+        terms, now_ms = self._server.terms, self._server.now_ms()
+        found: dict[str, StoredToken] = await self._server.fetch(ops.read_tokens(terms, token_ids))
+        parents = sorted({one.parent for one in found.values() if one.parent} - set(found))
+        above: dict[str, StoredToken] = await self._server.fetch(ops.read_tokens(terms, parents)) if parents else {}
+
+        def counts(stored: StoredToken) -> bool:
+            return not stored.ends_ms or now_ms < stored.ends_ms
+
+        known = above | found
+        return {
+            token_id
+            for token_id, stored in found.items()
+            if counts(stored) and (not stored.parent or (stored.parent in known and counts(known[stored.parent])))
+        }

@@ -1,4 +1,4 @@
-"""What every asyncio connection can be asked, and the one retry loop behind it."""
+"""What every connection can be asked, and the one retry loop behind it; `sync_calls` is generated from this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from maestro_state.net.threads import in_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from maestro_state.net.shape import Command, Script
+    from maestro_state.net.interfaces import Command, Script
 
 
 class AsyncCalls(Caller):
@@ -24,7 +24,8 @@ class AsyncCalls(Caller):
 
     async def call(self, *args: Any) -> Any:
         """Run one command in one round trip and return its raw reply."""
-        return (await self._retried([args]))[0]
+        [reply] = await self._retried([args])
+        return reply
 
     async def calls(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in one write (on a cluster one by one) and return their replies in order.
@@ -59,7 +60,8 @@ class AsyncCalls(Caller):
 
     async def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, beside all other calls; 0 waits for ever."""
-        return (await self._retried([args], block_limit_s(block_ms)))[0]
+        [reply] = await self._retried([args], block_limit_s(block_ms))
+        return reply
 
     async def _retried(
         self,

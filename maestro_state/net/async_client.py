@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from maestro_state.net.shape import Command
+    from maestro_state.net.interfaces import Command
     from maestro_state.net.url import Address
 
 

@@ -5,8 +5,10 @@ redis-py's own repeats are kept to what its cluster client needs to learn a new 
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from redis import Redis
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -22,12 +24,14 @@ from maestro_state.net.translation import keep_raw
 from maestro_state.net.url import masked
 
 if TYPE_CHECKING:
-    from redis import Redis
-
     from maestro_state.net.url import Address
 
 #: Tries of a cluster client on its own, each with the layout read anew.
 _LAYOUT_TRIES = 3
+#: redis-py tells a server which library it is, by a command (CLIENT SETINFO) that no account may send, since servers
+#: before 7.2 do not have it; its releases have two names for asking it not to.
+_TELLS = "driver_info" in signature(Redis.__init__).parameters
+_UNNAMED_LIBRARY: dict[str, Any] = {"driver_info": None} if _TELLS else {"lib_name": None, "lib_version": None}
 
 
 class RawCluster(RedisCluster):
@@ -83,6 +87,7 @@ def client_options(address: Address, read_s: float, connect_s: float) -> dict[st
         "username": address.username,
         "password": address.password,
         "client_name": "maestro",
+        **_UNNAMED_LIBRARY,
         "protocol": 2,
         # Explicit: the library's default would end a blocking read early.
         "socket_timeout": read_s,
@@ -96,6 +101,7 @@ def watcher_options(address: Address, timeout_s: float) -> dict[str, Any]:
     return {
         "username": address.sentinel_username,
         "password": address.sentinel_password,
+        **_UNNAMED_LIBRARY,
         "protocol": 2,
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,

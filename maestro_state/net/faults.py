@@ -71,9 +71,10 @@ def refusal(error: ReplyError, where: Where) -> MaestroError:
             f"{where} cannot store the write: {error}", hint="maestro doctor says what the server lacks"
         )
     elif kind in _CLOSED:
+        what = "the account" if kind == "NOPERM" else "user name and password"
+        rest = ", and MAESTRO_NAMESPACE, which its rights are for" if kind == "NOPERM" else ""
         raised = ServerUnavailable(
-            f"{where} does not let Maestro in: {error}",
-            hint=f"check user name, password and permissions in {where.setting}",
+            f"{where} does not let Maestro in: {error}", hint=f"check {what} in {where.setting}{rest}"
         )
     else:
         return error

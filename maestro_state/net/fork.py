@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from maestro_state.net.shape import Holder
+    from maestro_state.net.interfaces import Holder
 
 _holders: WeakSet[Holder] = WeakSet()
 

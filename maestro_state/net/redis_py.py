@@ -23,7 +23,7 @@ from maestro_state.net.translation import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from maestro_state.net.shape import Command
+    from maestro_state.net.interfaces import Command
 
 
 #: Answers of a node that does not have the slot, or not any more.

@@ -1,8 +1,8 @@
 """Which faults are worth another try, and after what pause: the one retry policy.
 
-Pure: decides, never sleeps or connects. Each world has one loop that asks it (`sync_calls`, `async_calls`), for the
-wire client and for redis-py alike, so that a lost server looks the same from everywhere. Every call Maestro makes is
-safe to repeat (a change carries an idempotency key), so repeating is the answer to every fault that passes.
+Pure: decides, never sleeps or connects. One loop asks it (`async_calls`, and `sync_calls` made from that), for the wire
+client and for redis-py alike, so that a lost server looks the same from everywhere. Every call Maestro makes is safe to
+repeat (a change carries an idempotency key), so repeating is the answer to every fault that passes.
 """
 
 from __future__ import annotations

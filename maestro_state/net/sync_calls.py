@@ -1,4 +1,5 @@
-"""What every blocking connection can be asked, and the one retry loop behind it."""
+# Generated from maestro_state/net/async_calls.py by `make generate`. Do not edit.
+"""What every connection can be asked, and the one retry loop behind it; `sync_calls` is generated from this."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from maestro_state.net.faults import Fault, ReplyError
 from maestro_state.net.retry import Caller, RetryPolicy, block_limit_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Callable, Sequence
 
-    from maestro_state.net.shape import Command, Script
+    from maestro_state.net.interfaces import Command, Script
 
 
 class Calls(Caller):
@@ -23,7 +24,8 @@ class Calls(Caller):
 
     def call(self, *args: Any) -> Any:
         """Run one command in one round trip and return its raw reply."""
-        return self._retried([args])[0]
+        [reply] = self._retried([args])
+        return reply
 
     def calls(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in one write (on a cluster one by one) and return their replies in order.
@@ -58,7 +60,8 @@ class Calls(Caller):
 
     def block(self, *args: Any, block_ms: int) -> Any:
         """Run a command that waits up to `block_ms` in the server, beside all other calls; 0 waits for ever."""
-        return self._retried([args], block_limit_s(block_ms))[0]
+        [reply] = self._retried([args], block_limit_s(block_ms))
+        return reply
 
     def _retried(
         self,

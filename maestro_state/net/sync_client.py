@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator, Sequence
 
-    from maestro_state.net.shape import Command
+    from maestro_state.net.interfaces import Command
     from maestro_state.net.url import Address
 
 #: Idle sockets kept; more calls than this at once still work, each extra one connecting anew.

@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 #: Each waits for the disk or the server most of the time; more would only keep the loop from its turn.
 THREADS = 16
+#: Whole verbs have threads of their own: one may wait for a lock, or for a worker, and then keeps only others of its
+#: kind waiting, not whoever has a file to look at for a moment.
+VERBS = 64
 
 
 class _Threads:
@@ -30,6 +33,7 @@ class _Threads:
 
     def forget(self) -> None:
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="maestro")
+        self.verbs = ThreadPoolExecutor(VERBS, thread_name_prefix="maestro-verb")
 
 
 _threads = _Threads()
@@ -41,3 +45,9 @@ async def in_thread(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     return await asyncio.get_running_loop().run_in_executor(
         _threads.executor, lambda: context.run(call, *args, **kwargs)
     )
+
+
+async def in_verb_thread(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a whole verb, which may take its time, in a thread; as `in_thread`."""
+    context = copy_context()
+    return await asyncio.get_running_loop().run_in_executor(_threads.verbs, lambda: context.run(call, *args, **kwargs))
