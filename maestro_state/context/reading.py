@@ -10,7 +10,7 @@ import stat
 from typing import NamedTuple, Self
 
 from maestro_state.errors import ContentTooLarge, PathNotFound, PathRefused, WorkFailed
-from maestro_state.fs.opening import open_file, open_folder, open_top, read_all
+from maestro_state.fs.opening import open_file, open_folder, open_path, open_top, read_all
 
 #: Folders whose content never becomes context: Maestro's own, and git's.
 PRIVATE = (".maestro", ".git")
@@ -85,7 +85,7 @@ class Tree:
         """
         try:
             if place.is_outside:
-                descriptor = os.open(place.real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                descriptor = open_path(place.real)
             else:
                 folder, name = self._folder_of(place.real)
                 descriptor = open_file(folder, name)

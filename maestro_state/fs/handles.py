@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from _thread import get_ident
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ def _refuse(error: OSError, path: str) -> WorkFailed:
         return WorkFailed(f"{path} is a link or not a folder; Maestro does not follow it", hint=f"look at {path}")
     return WorkFailed(f"{path}: {os.strerror(error.errno or 0)}", hint="is the disk full, or the folder read-only?")
 
+
+#: Seconds after which a lock that somebody has is tried again.
+_RETRY_S = 0.02
 
 #: Threads whose syncs are one call for all of them.
 sharing: dict[int, SyncGroup] = {}
@@ -109,6 +113,13 @@ class Folder:
     def sync(self) -> None:
         """Make the names in this folder last."""
         os.fsync(self._fd)
+
+    def sync_later(self) -> None:
+        """Make the names in this folder last; in a thread that shares its syncs, it is done by whoever began those, for
+        all threads at once, before anything says that they are there.
+        """
+        if get_ident() not in sharing:
+            self.sync()
 
     def remove(self, name: str) -> bool:
         """Remove one file; tell whether there was one."""
@@ -202,15 +213,23 @@ class Folder:
                 if kind == "folder":
                     inner.remove_tree(entry, depth=depth - 1)
                 else:
-                    inner.remove(entry)
+                    try:
+                        inner.remove(entry)
+                    except IsADirectoryError as error:  # somebody has put one in its place a moment ago
+                        raise _refuse(error, os.path.join(inner.path, entry)) from error
         os.rmdir(name, dir_fd=self._fd)
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Hold the lock of this name; the kernel lets go of it when its holder dies."""
+    def locked(self, name: str, *, wait_s: float | None = None) -> Iterator[None]:
+        """Hold the lock of this name; the kernel lets go of it when its holder dies. With `wait_s`, TimeoutError where
+        the holder lives on and does not let go for so long.
+        """
         descriptor = self._open_lock(name)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if wait_s is None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            else:
+                _lock_within(descriptor, wait_s)
             yield
         finally:
             os.close(descriptor)
@@ -301,3 +320,16 @@ def _check(name: str) -> None:
     """Refuse a name that is not a single path part."""
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise WorkFailed(f"{name!r} is not a file name")
+
+
+def _lock_within(descriptor: int, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+            time.sleep(_RETRY_S)
+        else:
+            return

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: O_NONBLOCK: opening a pipe that somebody put in a file's place must not hang.
-_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_ANYTHING = os.O_CLOEXEC | os.O_NONBLOCK
+_FILE = os.O_NOFOLLOW | _ANYTHING
 _TOP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 #: Linux opens a name without opening what it names; None elsewhere.
@@ -72,6 +73,28 @@ def open_below(
 def open_file(folder: int, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """Open a file, or whatever else has the name: the caller finds out what it is."""
     return os.open(name, flags | _FILE, mode, dir_fd=folder)
+
+
+def open_path(path: str) -> int:
+    """Open what a path leads to that the user or a tool named, links and all: the caller finds out what it is."""
+    return os.open(path, os.O_RDONLY | _ANYTHING)
+
+
+def open_unnoted(path: str) -> int:
+    """Open what a path leads to without noting when it was read, where that is ours to say: the owner's."""
+    try:
+        return os.open(path, os.O_RDONLY | _ANYTHING | getattr(os, "O_NOATIME", 0))
+    except PermissionError:
+        return open_path(path)
+
+
+def open_regular(path: str) -> int:
+    """Open the file that a path leads to, links and all; OSError for what is no regular file."""
+    descriptor = open_path(path)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(0, "not a regular file", path)
 
 
 def open_new(folder: int, name: str, mode: int = 0o600) -> int:

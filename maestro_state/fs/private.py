@@ -11,7 +11,7 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
-from maestro_state.fs.opening import open_below, open_file, read_all, refuse_shared
+from maestro_state.fs.opening import open_below, open_file, open_path, read_all, refuse_shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,11 +66,10 @@ def login_name() -> str:
 def read_user_file(path: str) -> bytes | None:
     """Read a file of the user's own, links allowed (dotfiles often are); None when there is none."""
     try:
-        # O_NONBLOCK: opening a pipe that somebody put in the file's place must not hang.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_path(path)
     except FileNotFoundError:
         return None
-    return _read_regular(descriptor)
+    return read_regular(descriptor)
 
 
 def read_project_file(root: str, relative: str) -> bytes | None:
@@ -84,7 +83,7 @@ def read_project_file(root: str, relative: str) -> bytes | None:
             os.close(folder)
     except FileNotFoundError:
         return None
-    return _read_regular(descriptor)
+    return read_regular(descriptor)
 
 
 def open_private_folder(base: str, *names: str) -> int:
@@ -108,10 +107,10 @@ def read_private(folder: int, name: str) -> bytes | None:
         descriptor = open_file(folder, name)
     except FileNotFoundError:
         return None
-    return _read_regular(descriptor, is_private=True)
+    return read_regular(descriptor, is_private=True)
 
 
-def _read_regular(descriptor: int, *, is_private: bool = False) -> bytes:
+def read_regular(descriptor: int, *, is_private: bool = False) -> bytes:
     """Read what was opened, and close it."""
     try:
         status = os.fstat(descriptor)

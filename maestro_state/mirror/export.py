@@ -47,7 +47,7 @@ def file_name(moment: str, form: str) -> str:
 def warnings(items: Iterable[ContextItem], runs: Iterable[Run]) -> list[str]:
     """Say what a reader of the export should know before handing it on, or looking for what is not in it."""
     told = []
-    files = [str(item.source.get("path_rel", item.id)) for item in items if item.kind == "file"]
+    files = list(dict.fromkeys(str(item.source.get("path_rel", item.id)) for item in items if item.kind == "file"))
     if files:
         told.append(
             f"contains the contents of {len(files)} project file{'s' if len(files) > 1 else ''}: {_some(files)}"

@@ -248,10 +248,8 @@ def _write_streams(generation: Generation, document: Document, record: Session) 
             row = {"id": event["id"], "ts": event["ts"]} | {name: data[name] for name in data if name != "run"}
             generation.append(layout.run_path(str(data["run"]), "activity.jsonl"), layout.json_line(row))
     sizes = {run.id: len(output) for run, _, output, _ in document.runs if output}
-    done = [one for one in events if one["type"] == "run.finished" and one["data"].get("run") in sizes]
-    chunks = (
-        {"id": one["id"], "run": one["data"]["run"], "size": sizes[one["data"]["run"]], "anew": True} for one in done
-    )
+    done = [(one["id"], str(one["data"].get("run"))) for one in events if one["type"] == "run.finished"]
+    chunks = ({"id": key, "run": run, "size": sizes[run], "anew": True} for key, run in done if run in sizes)
     _append(generation, layout.CHUNKS, chunks)
     return f"{last[0]}-{last[1]}"
 

@@ -14,7 +14,7 @@ import msgspec
 from maestro_state.clock import from_iso, iso
 from maestro_state.errors import FileCorrupt
 from maestro_state.mirror.layouts.session import is_dense
-from maestro_state.models.bound import from_document
+from maestro_state.models.binding import from_document
 from maestro_state.models.context import ContextItem, Snapshot
 from maestro_state.models.names import is_stream_id, slug_of
 from maestro_state.models.run import Flags, OutputRef, RelevantOutput, Run, SentItem, Usage

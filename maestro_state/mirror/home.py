@@ -141,7 +141,7 @@ class Home:
         with folder.child(STAGING) as staging:
             if folder.status(session_id) is None:
                 staging.move(staged, session_id, into=folder)
-                folder.sync()
+                folder.sync_later()
                 return None
             old = staged
             if not staging.exchange(staged, folder, session_id):
@@ -150,6 +150,11 @@ class Home:
                 staging.move(staged, session_id, into=folder)
             folder.sync()
             return old
+
+    def sync(self) -> None:
+        """Make the names of all sessions last: what `sync_later` leaves to whoever began many at once."""
+        with self.sessions() as folder:
+            folder.sync()
 
     def remove(self, session_id: str) -> bool:
         """Remove an archived session for good; tell whether there was one."""
@@ -200,7 +205,7 @@ class Home:
                 return f"{exports.path}/{name}"
 
     def sweep_leftovers(self) -> list[str]:
-        """Remove what killed flushes left; a session that is being flushed right now is left alone, and so is one whose
+        """Remove what killed writers left; a session that is being written right now is left alone, and so is one whose
         leftovers cannot be put right: whoever writes it next says why.
         """
         removed: list[str] = []

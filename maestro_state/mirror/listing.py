@@ -24,7 +24,7 @@ from maestro_state.local.project import INDEX, SET_ASIDE, IndexRow, Project
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts.session import SESSION
 from maestro_state.mirror.reader import ArchivedSession
-from maestro_state.models.bound import Bound
+from maestro_state.models.binding import Bound
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
 from maestro_state.vocabulary import Liveness

@@ -89,7 +89,7 @@ class Mailbox:
             self._take_back(folder)
             for place, depth, name in breadcrumb_files(folder):
                 seen.add(_source(depth, name))
-                delivery = self._look(folder, place, depth, name, now_ns)
+                delivery = self._delivery(folder, place, depth, name, now_ns)
                 if delivery is not None:
                     yield delivery
         self._watched = {source: known for source, known in self._watched.items() if source in seen}
@@ -108,7 +108,7 @@ class Mailbox:
         """Tell whether there are files that may still be on their way in."""
         return bool(self._watched)
 
-    def _look(self, folder: Folder, place: Folder, depth: str, name: str, now_ns: int) -> Delivery | None:
+    def _delivery(self, folder: Folder, place: Folder, depth: str, name: str, now_ns: int) -> Delivery | None:
         source = _source(depth, name)
         status = place.status(name)
         if status is None:

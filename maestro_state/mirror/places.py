@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from maestro_state.errors import ArchiveElsewhere, ArchiveFailed
+from maestro_state.errors import AmbiguousReference, ArchiveElsewhere, ArchiveFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.local.project import IndexRow, Project
 from maestro_state.mirror.home import Home, is_team_folder
@@ -54,10 +54,17 @@ class Places:
     def find(self, ref: str) -> tuple[Home, str]:
         """Find an archived session by id, slug or suffix in every home within reach; raises SessionNotFound."""
         found: dict[str, Home] = {}
-        for home in self._homes():
+        for home in self.homes():
             for session_id in home.ids():
                 found.setdefault(session_id, home)
-        session_id = pick(ref, sorted(found))
+        try:
+            session_id = pick(ref, sorted(found))
+        except AmbiguousReference:
+            from maestro_state.mirror.bindings import latest_of
+
+            if latest := latest_of(self.homes(), ref):
+                return latest
+            raise
         return found[session_id], session_id
 
     def files(self, session_id: str, folder: str) -> list[str]:
@@ -66,11 +73,13 @@ class Places:
 
         return ArchivedSession(self.own, session_id).files(folder)
 
-    def _homes(self) -> Iterator[Home]:
+    def homes(self) -> Iterator[Home]:
+        """Yield every home within reach, this checkout's first: with a team's root, those of all its projects."""
         yield self.own
         if self._root is None:
             return
         with Folder.open(self._root) as root:
             names = [name for name, kind in sorted(root.kinds().items()) if kind == "folder" and is_team_folder(name)]
         for name in names:
-            yield Home.below(self._root, name)
+            if (home := Home.below(self._root, name)).path != self.own.path:
+                yield home

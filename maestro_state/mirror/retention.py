@@ -51,6 +51,19 @@ class CleanupReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     on_server: list[str] = []  #: ended so long ago, and left alone while the server still has them
     busy: bool = False
 
+    def __add__(self, other: CleanupReport) -> CleanupReport:
+        """Return what two of them did: one home after the other."""
+        return CleanupReport(
+            dry_run=self.dry_run,
+            removed=self.removed + other.removed,
+            kept=self.kept + other.kept,
+            repaired=self.repaired + other.repaired,
+            damaged=self.damaged + other.damaged,
+            foreign=self.foreign + other.foreign,
+            on_server=self.on_server + other.on_server,
+            busy=self.busy or other.busy,
+        )
+
 
 class Plan(msgspec.Struct, frozen=True):
     """What goes from one archive."""

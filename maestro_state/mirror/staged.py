@@ -58,7 +58,7 @@ def put_in_place(
     What others put into that one meanwhile is taken over: `is_foreign` tells.
     """
     if to_trash:
-        # Named for it before: killed in between, the replaced one must not be taken for what a killed flush left.
+        # Named for it before: killed in between, the replaced one must not be taken for what a killed writer left.
         with sessions.child(STAGING) as staging:
             staging.move(staged, kept_name(staged))
         staged = kept_name(staged)

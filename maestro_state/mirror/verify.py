@@ -37,14 +37,14 @@ def verify(home: Home, session_id: str) -> Report:
     """Check one archive: by its manifest, or, written by another program, by the digests in its own files."""
     for _ in range(_TRIES):
         before = _state(home, session_id)
-        report = _look(home, session_id)
+        report = _check(home, session_id)
         # What is changed while it is read may be taken apart, or grow: that is not damage.
         if report.ok or before == _state(home, session_id):
             break
     return report
 
 
-def _look(home: Home, session_id: str) -> Report:
+def _check(home: Home, session_id: str) -> Report:
     with open_view(home, session_id) as tree:
         manifest, lie = None, None
         try:

@@ -58,15 +58,11 @@ class Generation:
         self._growing: dict[str, Growing] = {}
         self._gathering: dict[str, Growing] = {}
         self._opened: Staged | None = None
-        self._writers = Writers(lambda: self._staged.reopen())
+        self._writers = Writers(lambda: self._staged().reopen())
         self.trashed: str | None = None  #: where the replaced one is, if it was put into the trash
 
-    @property
     def _staged(self) -> Staged:
-        """The tree it is built in."""
-        return self._open_staged()
-
-    def _open_staged(self) -> Staged:
+        """Return the tree it is built in, opened the first time."""
         if self._opened is None:
             in_place = self._is_in_place
             name = next_name(self.session_id) if in_place else staged_name(self.session_id)
@@ -118,7 +114,7 @@ class Generation:
         return True
 
     def _give_name(self, path: str, source: Tree, source_path: str) -> None:
-        is_copy = self._staged.tree.link(path, source, source_path)
+        is_copy = self._staged().tree.link(path, source, source_path)
         (self._written if is_copy else self._linked).append(path)
 
     def leave_out(self, path: str) -> None:
@@ -200,7 +196,7 @@ class Generation:
             self._copy(path, growing.write)
         if growing.entry() != (self.old.files[path] if self.old else None):
             raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is damaged")
-        self._open_staged()  # before it grows: this tells that what is beyond the manifest does not count yet
+        self._staged()  # before it grows: this tells that what is beyond the manifest does not count yet
         return growing
 
     def lines(self, path: str) -> Iterator[bytes]:
@@ -255,7 +251,7 @@ class Generation:
     def written_so_far(self) -> Folder:
         """Open what is written so far, to be read before it is put in place; what still grows is `settle`d first."""
         self._writers.drain()
-        return self._staged.reopen().root
+        return self._staged().reopen().root
 
     def _note(self, path: str, entry: FileEntry) -> None:
         self._files[path] = entry
@@ -288,7 +284,7 @@ class Generation:
             if not self._link(path, path):
                 raise FileCorrupt(f"{self.home.path_of(self.session_id)}/{path} is not what it was")
         for path, written in self._same:
-            self._give_name(path, self._staged.tree, written)
+            self._give_name(path, self._staged().tree, written)
         manifest = self._manifest(last_id, written_at)
         if self._is_in_place:
             self._commit_in_place(manifest)
@@ -311,7 +307,7 @@ class Generation:
 
     def _finish(self, manifest: layout.Manifest, folders: Collection[str], more: list[str]) -> None:
         """Write the manifest, and make everything durable."""
-        tree, encoded = self._staged.tree, layout.encode_sealed(manifest)
+        tree, encoded = self._staged().tree, layout.encode_sealed(manifest)
         tree.write(layout.MANIFEST, encoded)
         grown = [growing.path for growing in self._growing.values() if growing.in_place]
         made = [growing.path for growing in self._growing.values() if not growing.in_place]
@@ -319,7 +315,7 @@ class Generation:
         if grown and self._present and not is_all:
             self._present.sync(grown, [])
         tree.close()
-        self._staged.check(folders, encoded)
+        self._staged().check(folders, encoded)
 
     def _check_kept(self) -> None:
         """Raise FileCorrupt unless all that is taken over is still there: only asked for its size, that is cheap."""
@@ -331,7 +327,7 @@ class Generation:
     def _commit_in_place(self, manifest: layout.Manifest) -> None:
         self._check_kept()
         gone = self.old.files.keys() - manifest.files.keys() if self.old else set()
-        self._finish(manifest, (), pending.note_gone(self._staged.tree, gone))
+        self._finish(manifest, (), pending.note_gone(self._staged().tree, gone))
         pending.commit(self._folder, self.session_id, gone)
         self._opened = None
 
@@ -343,7 +339,7 @@ class Generation:
             self.home,
             self._folder,
             self.session_id,
-            self._staged.name,
+            self._staged().name,
             is_foreign=self._is_foreign,
             to_trash=keep_replaced and not has_all,
         )

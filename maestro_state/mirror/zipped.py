@@ -23,6 +23,8 @@ from maestro_state.vocabulary import FROZEN
 #: Most bytes that an archive may have in all, and most that one of the zip's may become.
 TOTAL_MAX = 8 << 30
 RATIO_MAX = 2000
+#: And of its manifest, which is read whole: digests hardly shrink.
+_MANIFEST_RATIO_MAX = 50
 _PIECE = 1 << 20
 
 
@@ -30,13 +32,13 @@ class _Head(msgspec.Struct):
     session_id: str
 
 
-def read_zip(home: Home, path: str, *, dry_run: bool = False) -> tuple[str, str]:
-    """Put the archive in a zip in place; return its id, and whether it is new, updated or unchanged here.
+def read_zip(home: Home, content: IO[bytes], path: str, *, dry_run: bool = False) -> tuple[str, str]:
+    """Put the archive in an opened zip in place; return its id, and whether it is new, updated or unchanged here.
 
     Raises FileCorrupt for one that is damaged or no archive, Conflict where this checkout's goes further.
     """
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(content) as file:
             return _taken(home, file, path, dry_run=dry_run)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise FileCorrupt(f"{path} is not a zip that can be read ({error})") from error
@@ -47,6 +49,9 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
     found = [name for name in names if name == layout.MANIFEST or name.endswith(f"/{layout.MANIFEST}")]
     if len(found) != 1 or len(set(names)) != len(names) or found[0].count("/") > 1:
         raise FileCorrupt(f"{path} does not hold the archive of one session", hint="zip -r FILE.zip ID, in its folder")
+    told = file.getinfo(found[0])
+    if told.file_size > min(MANIFEST_BYTES, _MANIFEST_RATIO_MAX * (told.compress_size + 1024)):
+        raise FileCorrupt(f"the manifest in {path} would become larger than any session's")
     with file.open(found[0]) as part:
         head = part.read(MANIFEST_BYTES + 1)
     session_id = _id_in(head, path)

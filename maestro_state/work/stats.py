@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -30,7 +31,7 @@ class WorkStats(msgspec.Struct, frozen=True):
     cost: float
     files_modified: int
     errors: int
-    by_model: dict[str, dict[str, object]]
+    by_model: dict[str, dict[str, Any]]
     by_tool: dict[str, int]
     by_depth: dict[str, int]
     by_day: dict[str, int]
@@ -95,7 +96,7 @@ def add_up(parts: Iterable[Mapping[str, int]]) -> WorkStats:
         found = {name.removeprefix(prefix): n for name, n in totals.items() if name.startswith(prefix) and n}
         return dict(sorted(found.items()))
 
-    by_model: dict[str, dict[str, object]] = {
+    by_model: dict[str, dict[str, Any]] = {
         model: {
             "breadcrumbs": count,
             "tokens": {kind: totals[f"model:{kind}:{model}"] for kind in ("input", "output")},

@@ -219,11 +219,11 @@ class _Tail:
             begin = content.rfind(b"\n", 0, at - 1) + 1
             line = content[begin:at]
             if line.strip():
-                self._look_at(line, start + begin, is_last=is_last)
+                self._take_line(line, start + begin, is_last=is_last)
                 is_last = False
             at = begin
 
-    def _look_at(self, line: bytes, begin: int, *, is_last: bool) -> None:
+    def _take_line(self, line: bytes, begin: int, *, is_last: bool) -> None:
         try:
             self.micros = micros_of(read_event(line).ts)
         except ValueError:
