@@ -6,6 +6,7 @@ import os
 import stat
 
 from maestro_state.errors import UsageError
+from maestro_state.fs.opening import open_path
 
 #: Longest of the one-line files by which git links a worktree to its repository.
 _LINK_MAX = 8192
@@ -21,7 +22,10 @@ def find_checkout(start: str | os.PathLike[str]) -> str:
     it is an accident, or somebody's way to get what is written in every project below. A repository that is the user's
     whole home, or the whole system, does not make every folder below a part of it.
     """
-    start = os.path.realpath(start)
+    try:
+        start = os.path.realpath(start)
+    except FileNotFoundError:
+        raise UsageError("the folder you are in is not there any more", hint="cd into one that is") from None
     if not os.path.isdir(start):
         raise UsageError(f"{start} is not a folder", hint="maestro --project DIR …")
     candidates = [start]
@@ -95,7 +99,7 @@ def main_of(folder: str) -> str | None:
 def _line(path: str) -> str:
     """Read one of git's one-line files; empty when there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_path(path)
     except OSError:
         return ""
     try:

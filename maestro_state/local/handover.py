@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,21 +42,27 @@ class Handover:
         self._address = address
         self._namespace = namespace
         self._root = root
-        #: Sees to it that there is somebody; a command sets it, for whom the embedded stack is there.
-        self.summon: Callable[[], object] = lambda: None
+        #: Whether the embedded stack is started where it is not there; for a command it is.
+        self.awaits_stack = False
 
     def reach(self) -> list[Holder]:
         """Connect to everybody there is; none when no worker of this machine takes part."""
         holders = reach(self._address, self._namespace)
         if holders or not self._address.is_embedded:
             return holders
-        from maestro_state.local.embedded import heal, is_starting, supervisor_alive
+        from maestro_state.local.embedded import await_supervisor, heal, is_starting, supervisor_alive
 
-        self.summon()
+        if self.awaits_stack:
+            await_supervisor(self._root)
         heal(self._root)
         until_s = time.monotonic() + _START_S
-        # It is on its way while it loads what workers need.
-        while not holders and (supervisor_alive(self._root) or is_starting()) and time.monotonic() < until_s:
+        # It is on its way while it loads what workers need; once it listens for another namespace, it is there.
+        while (
+            not holders
+            and (supervisor_alive(self._root) or is_starting(self._root))
+            and not _listens_for_others(self._address, self._namespace)
+            and time.monotonic() < until_s
+        ):
             time.sleep(0.005)
             holders = reach(self._address, self._namespace)
         return holders
@@ -135,8 +141,9 @@ def _socket_name(key: str, holder: str) -> str:
     return f"{_PREFIX}{key}-{holder}{_SUFFIX}"
 
 
-def _socket_names(folder: int, key: str) -> list[str]:
-    return [name for name in os.listdir(folder) if name.startswith(f"{_PREFIX}{key}-") and name.endswith(_SUFFIX)]
+def _socket_names(folder: int, key: str = "") -> list[str]:
+    start = f"{_PREFIX}{key}-" if key else _PREFIX
+    return [name for name in os.listdir(folder) if name.startswith(start) and name.endswith(_SUFFIX)]
 
 
 def _is_abandoned(folder: int, name: str) -> bool:
@@ -165,6 +172,18 @@ def reach(address: Address, namespace: str) -> list[Holder]:
     finally:
         os.close(folder)
     return found
+
+
+def _listens_for_others(address: Address, namespace: str) -> bool:
+    """Tell whether somebody carries out runs of this server, and only for other namespaces."""
+    folder = open_folder(address)
+    if folder is None:
+        return False
+    try:
+        own = set(_socket_names(folder, key_of(address, namespace)))
+        return not own and any(not _is_abandoned(folder, name) for name in _socket_names(folder))
+    finally:
+        os.close(folder)
 
 
 def hand_over(holders: Sequence[Holder], session_id: str, run_id: str, environment: Mapping[str, str]) -> None:

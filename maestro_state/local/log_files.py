@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+from maestro_state.errors import ServerUnavailable
 from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded.paths import LOG_FOLDER, open_folder
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_STACK_LOG_BYTES = 1_000_000
 
 
-def open_log_file(root: Path, name: str, max_bytes: int | None = None) -> int:
+def open_log_file(root: str | os.PathLike[str], name: str, max_bytes: int | None = None) -> int:
     """Open a file to append to; one that grew larger than `max_bytes` is kept as `NAME.1` and begun anew.
 
     Raises OSError or ServerUnavailable when something else has its place.
@@ -29,3 +28,14 @@ def open_log_file(root: Path, name: str, max_bytes: int | None = None) -> int:
         return log
     finally:
         os.close(folder)
+
+
+def open_stack_log(root: str | os.PathLike[str]) -> int:
+    """Open the log of a project's stack for appending, beginning a new one when it has grown large.
+
+    Where something else has its place nothing is logged: that must not take anything down.
+    """
+    try:
+        return open_log_file(root, "stack.log", _STACK_LOG_BYTES)
+    except (OSError, ServerUnavailable):
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)

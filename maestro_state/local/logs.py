@@ -34,6 +34,8 @@ _NAMED_SECRET = re.compile(
     re.IGNORECASE,
 )
 _SCHEME_SECRET = re.compile(r"\b(bearer|basic)\s{1,4}[\w.~+/=-]{6,}", re.IGNORECASE)
+#: A token of `maestro serve` given where its id is meant; the id may be seen.
+_TOKEN = re.compile(r"\b(mst_[a-z0-9]{6})_[\w-]{20,}")
 _TERMINAL_CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 #: Line ends among them: one event must not look like two.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
@@ -136,6 +138,7 @@ def redact_text(text: str) -> str:
         text = _URL_CREDENTIALS.sub(f"://{_MASK}@", text)
     text = _NAMED_SECRET.sub(rf"\1{_MASK}", text)
     text = _SCHEME_SECRET.sub(rf"\1 {_MASK}", text)
+    text = _TOKEN.sub(rf"\1_{_MASK}", text)
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 GROUP = "maestro_state.programs"
-#: The one that looks after a project's stack, the one that runs the commands handed to it, and the one for agents.
-SUPERVISOR, RESIDENT, AGENTS = "supervisor", "resident", "agents"
+#: The one that looks after a project's stack, the one that runs the commands handed to it, the one for agents, and the
+#: one that serves HTTP.
+SUPERVISOR, RESIDENT, AGENTS, SERVER = "supervisor", "resident", "agents", "server"
 
 
 def command(name: str, root: str | os.PathLike[str]) -> list[str]:

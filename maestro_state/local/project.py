@@ -31,6 +31,7 @@ _GITIGNORE = b"""\
 /trash/
 /sessions/active
 /sessions/.*
+/config/.*
 """
 #: What earlier versions wrote. As long as it is untouched it is replaced; nobody gets it by taking lines out of ours.
 _OLD_GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
@@ -188,21 +189,24 @@ class Project:
         """Add or replace a session's row; two terminals doing so at once lose nothing."""
         self._rewrite(lambda rows: [*(one for one in rows if one.id != row.id), row])
 
-    def index_refresh(self, row: IndexRow) -> None:
-        """Bring a session's row up to date, its `active` mark kept.
+    def index_refresh(self, *newer: IndexRow) -> None:
+        """Bring sessions' rows up to date, their `active` marks kept.
 
         While only its time of activity moves, it is written once a minute; in a long index, where that costs more than
         it tells, once an hour.
         """
 
         def fresh(rows: list[IndexRow]) -> list[IndexRow]:
-            known = next((one for one in rows if one.id == row.id), None)
-            wanted = msgspec.structs.replace(row, active=known.active if known else None)
-            same = known and msgspec.structs.replace(known, updated_at=row.updated_at) == wanted
+            known = {one.id: one for one in rows}
             grain = len("2026-11-16T04:05") if len(rows) <= _SHORT_INDEX else len("2026-11-16T04")
-            if same and known and known.updated_at[:grain] == row.updated_at[:grain]:
-                return rows
-            return [*(one for one in rows if one.id != row.id), wanted]
+            changed = {}
+            for row in newer:
+                one = known.get(row.id)
+                wanted = msgspec.structs.replace(row, active=one.active if one else None)
+                same = one and msgspec.structs.replace(one, updated_at=row.updated_at) == wanted
+                if not (same and one and one.updated_at[:grain] == row.updated_at[:grain]):
+                    changed[row.id] = wanted
+            return [*(one for one in rows if one.id not in changed), *changed.values()] if changed else rows
 
         self._rewrite(fresh)
 

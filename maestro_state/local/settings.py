@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from maestro_state.errors import ConfigError
 from maestro_state.fs.private import config_home, login_name, read_user_file
 from maestro_state.local.trust import SETTINGS_FILE, read_with_trust
+from maestro_state.models.folders import FORM as FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ _ENDPOINTS = "redis://, rediss://, unix://, redis+sentinel://"
 class Rule(NamedTuple):
     """What a setting means and may be."""
 
-    kind: str  #: number, text, address, path, word or flag
+    kind: str  #: number, text, address, path, folders, word or flag
     default: Any  #: a function finds it out
     meaning: str
     allowed: str  #: in words
@@ -70,8 +71,8 @@ def _text(default: Any, meaning: str, scope: str = TRUSTED) -> Any:
     return Rule("text", default, meaning, "1 to 128 printable characters", scope)
 
 
-def _path(meaning: str) -> Any:
-    return Rule("path", None, meaning, "an absolute path")
+def _path(meaning: str, scope: str = TRUSTED) -> Any:
+    return Rule("path", None, meaning, "an absolute path", scope)
 
 
 class Settings:
@@ -104,7 +105,16 @@ class Settings:
     cookie: str | None = _text(None, "Work session that runs leave their breadcrumbs in.", TERMINAL)
     tool: str | None = _text(None, "Tool that runs asked for in this terminal use.", TERMINAL)
     archive_root: str | None = _path("Folder of the archive; else the project's .maestro.")
+    paths: str | None = _setting(
+        "folders",
+        None,
+        "Where a worker has the folders of those who ask for runs: ASKED=HERE, more of them after a ':'.",
+        FOLDERS,
+    )
     server_binary: str | None = _path("Redis or Valkey program to run as the private server.")
+    secrets_file: str | None = _path(
+        "File of NAME=value lines, keys for tools; workers hand them on, each tool sees its own.", PERSON
+    )
     notify: str | None = _setting(
         "text",
         None,
@@ -122,11 +132,19 @@ class Settings:
         30 * _DAY, 0, _TEN_YEARS, "How much longer the server keeps what is not on disk."
     )
     run_timeout_seconds: int = _number(3600, 1, 30 * _DAY, "Longest time a run may take.", PROJECT)
+    runs_per_user: int = _number(0, 0, 10_000, "Runs of one user that may be open at once; 0 is as many as asked for.")
+    runs_per_session: int = _number(
+        0, 0, 10_000, "Runs of one session that may be open at once; 0 is as many as asked for."
+    )
     workers: int = _number(8, 1, 256, "Runs that the embedded stack carries out at once, at most.", PROJECT)
     stop_grace_seconds: int = _number(60, 0, _DAY, "Time that a worker told to stop gives the run under way to end.")
     stack_idle_seconds: int = _number(
         1800, 1, 365 * _DAY, "Time without use after which the private server stops.", PROJECT
     )
+    serve_port: int = _number(
+        0, 0, 65535, "Port of this machine at which the embedded stack serves HTTP, as maestro serve does; 0: none."
+    )
+    serve_auth: str = _word("off", ("on", "off"), "Whether what the embedded stack serves asks for tokens.")
     retention_days: int = _number(30, 0, 36_500, "Days after a session's end at which cleanup removes its old outputs.")
     cleanup: str = _word(
         "off",

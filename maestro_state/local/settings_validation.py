@@ -32,6 +32,7 @@ from maestro_state.local.settings import (
     SettingsFile,
     check,
 )
+from maestro_state.models.folders import parse_folders
 
 #: What a file of this scope may set.
 _MAY_SET = {PROJECT: {PROJECT}, TRUSTED: {PROJECT, TRUSTED}, PERSON: {PROJECT, TRUSTED, PERSON}}
@@ -69,6 +70,11 @@ def _absolute(value: str) -> str:
     return value
 
 
+def _folders(value: str) -> str:
+    parse_folders(value)
+    return value
+
+
 def _type(name: str, rule: Rule) -> Any:
     match rule.kind:
         case "number":
@@ -80,6 +86,8 @@ def _type(name: str, rule: Rule) -> Any:
             return Annotated[str, BeforeValidator(_spelled), AfterValidator(partial(_one_of, rule.words))]
         case "path":
             return Annotated[str, AfterValidator(_absolute)]
+        case "folders":
+            return Annotated[str, AfterValidator(_folders)]
     if rule.pattern:
         return Annotated[str, Field(pattern=rule.pattern)]
     return Annotated[str, AfterValidator(partial(check, name))]

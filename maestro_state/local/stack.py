@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from maestro_state.errors import Refused
-from maestro_state.state.keys import NAMES, Keyspace
+from maestro_state.state.keys import Keyspace, named
 
 if TYPE_CHECKING:
     from maestro_state.net import AnyConnection
+
+_Answer = TypeVar("_Answer")
 
 
 class StackStatus(msgspec.Struct, frozen=True):
@@ -23,6 +25,7 @@ class StackStatus(msgspec.Struct, frozen=True):
     pid: int | None
     workers: int
     server_version: str | None
+    serve: str | None = None  #: where the stack serves HTTP, if it does
 
 
 class StackStopped(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,13 +33,15 @@ class StackStopped(msgspec.Struct, frozen=True, omit_defaults=True):
 
     stopped: bool  #: whether it ran before
     unwritten: int = 0  #: sessions with changes that are only in the server's own file
+    with_runs: tuple[str, ...] = ()  #: sessions in which runs were open: those that were going have ended
 
 
 class Stack:
     """The embedded server; a server of somebody else's is asked about, never stopped."""
 
-    def __init__(self, root: Path, redis_url: str | None, namespace: str = "maestro") -> None:
+    def __init__(self, root: Path, redis_url: str | None, namespace: str = "maestro", serve_port: int = 0) -> None:
         self._namespace = namespace
+        self._serve_port = serve_port
         self._root = root
         self._redis_url = redis_url
 
@@ -47,21 +52,43 @@ class Stack:
 
         found = status(self._root)
         workers = self._count_workers(found.address) if found.running else 0
-        return StackStatus(found.running, found.address, found.pid, workers, found.server_version)
+        serve = self._served() if found.running else None
+        return StackStatus(found.running, found.address, found.pid, workers, found.server_version, serve)
+
+    def _served(self) -> str | None:
+        """Return where HTTP is served; None when nobody listens there."""
+        if not self._serve_port:
+            return None
+        import socket
+
+        try:
+            socket.create_connection(("127.0.0.1", self._serve_port), timeout=1).close()
+        except OSError:
+            return None
+        return f"http://127.0.0.1:{self._serve_port}"
 
     def _count_workers(self, address: str) -> int:
         def count(connection: AnyConnection) -> int:
             names = connection.call("SMEMBERS", Keyspace(self._namespace).queue_workers)
             return sum(connection.calls([("EXISTS", name) for name in names]))
 
-        return self._ask(address, count)
+        return self._ask(address, count, 0)
 
     def _count_unwritten(self, address: str) -> int:
         keys = Keyspace(self._namespace)
-        dirty = [("ZCARD", index[NAMES["index"].index("dirty")]) for index in (keys.index, keys.work_index)]
-        return self._ask(address, lambda connection: sum(connection.calls(dirty)))
+        dirty = [("ZCARD", named(index, "dirty")) for index in (*keys.shards, keys.work_index)]
+        return self._ask(address, lambda connection: sum(connection.calls(dirty)), 0)
 
-    def _ask(self, address: str, question: Callable[[AnyConnection], int]) -> int:
+    def _with_open_runs(self, address: str) -> list[str]:
+        keys = Keyspace(self._namespace)
+        running = [("ZRANGE", named(index, "running"), 0, -1) for index in keys.shards]
+
+        def read(connection: AnyConnection) -> list[str]:
+            return sorted(one.decode() for ids in connection.calls(running) for one in ids)
+
+        return self._ask(address, read, [])
+
+    def _ask(self, address: str, question: Callable[[AnyConnection], _Answer], nothing: _Answer) -> _Answer:
         """Ask a server that may be going; one that is gone has nothing."""
         from maestro_state.errors import ServerUnavailable
         from maestro_state.net import connect
@@ -71,7 +98,7 @@ class Stack:
         try:
             return question(connection)
         except ServerUnavailable:
-            return 0
+            return nothing
         finally:
             connection.close()
 
@@ -88,6 +115,7 @@ class Stack:
             stop(self._root)
             return StackStopped(False)
         address, known = status(self._root).address, -1
+        with_runs = self._with_open_runs(address)
 
         def is_moving() -> bool:
             nonlocal known
@@ -103,7 +131,7 @@ class Stack:
             settle(self._root, is_moving)
             unwritten = self._count_unwritten(address)
         stop(self._root)
-        return StackStopped(True, unwritten)
+        return StackStopped(True, unwritten, tuple(with_runs))
 
     def _refuse_foreign(self) -> None:
         if self._redis_url:

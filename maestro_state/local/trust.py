@@ -31,6 +31,8 @@ TRUSTED_FILES = (SETTINGS_FILE, TOOLS_FILE)
 _RECORD = "trust.json"
 _LOCK = "trust.json.lock"
 _FORMAT = 1
+#: What to do where the folder of trust cannot be written.
+_ELSEWHERE = "make it writable for you alone, or set XDG_CONFIG_HOME to a folder of your own"
 
 Root = str | os.PathLike[str]
 Record = dict[str, dict[str, str]]
@@ -135,7 +137,7 @@ def _changing(env: Mapping[str, str] | None) -> Iterator[Record]:
     try:
         folder = open_private_folder(path)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be used: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be used: {error.strerror}", hint=_ELSEWHERE) from error
     try:
         # A file of its own: the record is replaced by renaming, which would leave a lock on the old one.
         lock = open_file(folder, _LOCK, os.O_RDWR | os.O_CREAT)
@@ -148,7 +150,7 @@ def _changing(env: Mapping[str, str] | None) -> Iterator[Record]:
         finally:
             os.close(lock)
     except OSError as error:
-        raise ConfigError(f"{path}/{_RECORD} cannot be used: {error.strerror}") from error
+        raise ConfigError(f"{path}/{_RECORD} cannot be used: {error.strerror}", hint=_ELSEWHERE) from error
     except ValueError as error:
         # Overwriting it would forget every other project without a word.
         raise FileCorrupt(f"{path}/{_RECORD} is damaged", hint="remove it and trust again") from error

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from maestro_state.errors import ServerUnavailable
 from maestro_state.fs import locks
-from maestro_state.fs.opening import open_file, open_folder, open_own_file
+from maestro_state.fs.opening import open_file, open_folder
 from maestro_state.local.embedded import origin, paths
-from maestro_state.local.embedded.answering import Answer, open_server, ping, read_info
 from maestro_state.local.embedded.origin import has_data, vouch
+from maestro_state.local.embedded.probe import Answer, open_server, ping, read_info
 from maestro_state.local.embedded.supervision import stop_supervisor
 from maestro_state.net.faults import ReplyError
 
@@ -201,17 +201,12 @@ def sync_data(folder: int) -> None:
 
 def _signal_lost_server(folder: int, data: str) -> bool:
     """Ask a server whose socket was removed to exit, if it is certain which process that is."""
-    try:
-        handle, _ = open_own_file(folder, paths.SERVER_PID, os.O_RDONLY)
-    except OSError:
-        return False
-    with open(handle, "rb") as file:
-        text = file.read(32).strip()
+    pid = paths.noted_pid(folder, paths.SERVER_PID)
     # A pid from a file may be anybody's by now; the one that works in the data folder is the server.
-    if not text.isdigit() or not _works_in(int(text), data):
+    if pid is None or not _works_in(pid, data):
         return False
     try:
-        os.kill(int(text), signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         return False
     return True

@@ -151,7 +151,7 @@ def _manifest(data: int) -> list[tuple[str, bytes]] | None:
         handle, size = open_own_file(data, MANIFEST, os.O_RDONLY)
     except OSError:
         return None
-    with open(handle, "rb") as file:
+    with os.fdopen(handle, "rb") as file:
         content = file.read(min(size, _PIECE_BYTES))
     if not content.endswith(b"\n"):
         return None

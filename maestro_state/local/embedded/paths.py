@@ -32,6 +32,8 @@ SERVER_PID = "server.pid"
 SOCKET = "s.sock"
 #: Holds the path of a socket that had to be put elsewhere.
 SOCKET_NOTE = "socket"
+#: That the log is to be written anew, and that this was begun; see `erasure`.
+ERASURE_ASKED, ERASURE_BEGUN = "erasure.asked", "erasure.begun"
 
 #: Longest socket path used, in bytes: the kernel takes 107 on Linux and 103 on macOS.
 MAX_SOCKET_BYTES = 100
@@ -96,6 +98,17 @@ def open_folder(root: str | os.PathLike[str], parts: tuple[str, ...], *, create:
         # A checkout or a copy may have opened it to others; whoever can enter it can open the socket.
         os.fchmod(handle, 0o700)
     return handle
+
+
+def noted_pid(folder: int, name: str) -> int | None:
+    """Read the pid that a file of this user's notes; None when there is none."""
+    try:
+        handle, _ = opening.open_own_file(folder, name, os.O_RDONLY)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        text = file.read(32).strip()
+    return int(text) if text.isdigit() else None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.fs import locks
 from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import paths
-from maestro_state.local.embedded.answering import Answer, ping
+from maestro_state.local.embedded.probe import Answer, ping
 
 if TYPE_CHECKING:
     import subprocess
@@ -144,10 +144,10 @@ def _launch(root: Path, folder: int, lock: int, binary: str | os.PathLike[str] |
     import subprocess
 
     from maestro_state.local.embedded.binary import find_binary
+    from maestro_state.local.embedded.disk_space import REFUSE_WRITES, storage_trouble
     from maestro_state.local.embedded.fail_stop import run_fail_stop
     from maestro_state.local.embedded.foreign import refuse_foreign
     from maestro_state.local.embedded.origin import check_origin, data_name
-    from maestro_state.local.embedded.room import REFUSE_WRITES, storage_trouble
 
     program = find_binary(binary)
     data, socket = paths.data_path(root), paths.socket_address(root)
@@ -219,7 +219,7 @@ def _turn_log(folder: int) -> int:
 
 
 def _failed(folder: int, logged_before: int, printed: bytes = b"") -> ServerUnavailable:
-    from maestro_state.local.embedded.room import storage_trouble
+    from maestro_state.local.embedded.disk_space import storage_trouble
 
     full = storage_trouble(folder)
     if full:
@@ -246,7 +246,7 @@ def _log_since(folder: int, offset: int) -> bytes:
         handle, _ = open_own_file(folder, paths.SERVER_LOG, os.O_RDONLY)
     except OSError:
         return b""
-    with open(handle, "rb") as log:
+    with os.fdopen(handle, "rb") as log:
         end = log.seek(0, os.SEEK_END)
         log.seek(max(offset, end - 8192))
         return log.read()

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from maestro_state.fs import locks
-from maestro_state.fs.opening import open_own_file
 from maestro_state.local.embedded import paths
+from maestro_state.local.log_files import open_stack_log
 from maestro_state.local.program import SUPERVISOR, command
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _TERMINALS = ("MAESTRO_SESSION", "MAESTRO_COOKIE", "MAESTRO_TOOL")
 #: Seconds between two polls of how far an exiting supervisor got.
 _POLL_S = 0.5
 
-#: Supervisors started by this process, collected when they end so that none stays a zombie.
-_started: list[int] = []
+#: Supervisors started by this process, by pid, and whose: collected when they end so that none stays a zombie.
+_started: dict[int, str] = {}
 
 
 def supervisor_alive(root: Root) -> bool:
@@ -51,10 +51,10 @@ def ensure_supervisor(root: Root) -> bool:
     return supervisor_alive(root) or _spawn(root)
 
 
-def is_starting() -> bool:
-    """Say whether a supervisor that this process started may still be on its way to its lock."""
+def is_starting(root: Root) -> bool:
+    """Say whether a supervisor that this process started for this project may still be on its way to its lock."""
     _collect()
-    return bool(_started)
+    return os.path.realpath(root) in _started.values()
 
 
 def heal(root: Root) -> None:
@@ -79,12 +79,13 @@ def heal(root: Root) -> None:
 
 
 def await_supervisor(root: Root, timeout_s: float = 30.0) -> bool:
-    """Start the supervisor unless there is one, and wait until it is at work; False when that takes too long."""
+    """Start the supervisor unless there is one, and wait until it is at work; False when it ends or takes too long."""
     deadline = time.monotonic() + timeout_s
     if not ensure_supervisor(root):
         return False
     while not supervisor_alive(root):
-        if time.monotonic() > deadline:
+        # One that ends because somebody else's came first left that one at work.
+        if time.monotonic() > deadline or not (is_starting(root) or supervisor_alive(root)):
             return False
         time.sleep(0.01)
     return True
@@ -113,10 +114,11 @@ def stop_supervisor(folder: int, timeout_s: float, is_moving: Callable[[], bool]
 
 def _spawn(root: Root) -> bool:
     words = command(SUPERVISOR, root)
+    log = open_stack_log(root)
     quiet = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_DUP2, log, 2),  # why it does not start, if it does not
     ]
     try:
         # Not this terminal's whole environment: a run brings its own, and the rest is nobody's business for that long.
@@ -128,7 +130,9 @@ def _spawn(root: Root) -> bool:
             pid = os.posix_spawn(words[0], words, own, file_actions=quiet, setpgroup=0)
     except OSError:
         return False
-    _started.append(pid)
+    finally:
+        os.close(log)
+    _started[pid] = os.path.realpath(root)
     return True
 
 
@@ -139,28 +143,23 @@ def _collect() -> None:
         except ChildProcessError:
             ended = pid
         if ended == pid:
-            _started.remove(pid)
+            _started.pop(pid, None)
 
 
 def _pid_of_supervisor(folder: int) -> int | None:
     """Read the pid the holder of the lock wrote; None when it is not certain to be that process."""
-    try:
-        handle, _ = open_own_file(folder, paths.STACK_LOCK, os.O_RDONLY)
-    except OSError:
-        return None
-    with open(handle, "rb") as file:
-        text = file.read(32).strip()
-    if not text.isdigit():
+    pid = paths.noted_pid(folder, paths.STACK_LOCK)
+    if pid is None:
         return None
     try:
-        with open(f"/proc/{int(text)}/cmdline", "rb") as file:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read()
     except FileNotFoundError:
         # No such process, or a system without /proc, where the held lock has to be enough.
-        return None if os.path.isdir("/proc/self") else int(text)
+        return None if os.path.isdir("/proc/self") else pid
     # The second is how one of an earlier version was started.
     is_one = SUPERVISOR.encode() in words.split(b"\0") or b"stack.supervisor" in words
-    return int(text) if is_one else None
+    return pid if is_one else None
 
 
 def take_lock(folder: int) -> int | None:

@@ -22,13 +22,16 @@ MIN_ROOM_BYTES, MAX_ROOM_BYTES = 1 << 20, 32 << 20
 REFUSE_WRITES = "min-replicas-to-write"
 
 
-def is_full(folder: int) -> bool:
-    """Say whether the file system itself counts too little room; costs next to nothing, and knows no quotas."""
+def is_full(folder: int, *, beside_bytes: int = 0) -> bool:
+    """Say whether the file system itself counts too little room; costs next to nothing, and knows no quotas.
+
+    With `beside_bytes`, whether it would if so much was written beside the log.
+    """
     found = os.fstatvfs(folder)
     if not found.f_blocks:
         return False  # some file systems do not count at all
     needed = max(MIN_ROOM_BYTES, min(MAX_ROOM_BYTES, found.f_blocks * found.f_frsize // 100))
-    return found.f_bavail * found.f_frsize < needed
+    return found.f_bavail * found.f_frsize < needed + beside_bytes
 
 
 def storage_trouble(folder: int) -> str | None:
