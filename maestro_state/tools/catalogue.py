@@ -19,6 +19,11 @@ _OPENCODE_EDITS = "change files and run commands in the working directory, excep
 
 _MODEL_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
 
+#: What a tool counts over its whole session that counts all its tokens so.
+_ALL_TOKENS = frozenset(
+    {"tokens_input", "tokens_output", "tokens_cache_read", "tokens_cache_write", "tokens_reasoning"}
+)
+
 #: Exit codes that gemini documents; qwen began as the same program and keeps most of them.
 _GEMINI_EXITS = (
     (41, "authentication failed"),
@@ -61,7 +66,7 @@ TOOLS = (
         sees=("CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG*", "OPENAI_PROJECT*"),
         stream="codex",
         ends_with="a turn.completed event",
-        cumulative=frozenset({"tokens_input", "tokens_output"}),
+        cumulative=_ALL_TOKENS,
         about="Codex CLI",
         model_flag="-m",
         modes={
@@ -104,7 +109,7 @@ TOOLS = (
         sees=("QWEN_*", "DASHSCOPE_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
         stream="qwen",
         ends_with="a result event that is no error and tells of none",
-        cumulative=frozenset({"tokens_input", "tokens_output"}),
+        cumulative=_ALL_TOKENS,
         exit_codes=(*_GEMINI_EXITS, (55, "its budget is used up")),
         about="Qwen Code",
         model_flag="-m",

@@ -76,8 +76,9 @@ def _check_mode(tool: Tool, mode: str) -> None:
 def _check_arguments(tool: Tool, arguments: list[str]) -> None:
     if sum(map(len, arguments)) > _ARGUMENTS_MAX or any("\0" in one for one in arguments):
         raise InvalidValue(f"a tool's arguments have no NUL and at most {_ARGUMENTS_MAX} characters")
+    own = {_spelled(flag) for flag in tool.own_flags}
     for one in arguments:
-        if one.partition("=")[0] in tool.own_flags:
+        if _spelled(one.partition("=")[0]) in own:
             raise InvalidValue(
                 f"{one[:40]} is for Maestro to say: it reads what {tool.entry} prints", hint="leave it out"
             )
@@ -92,3 +93,10 @@ def check_no_secret(*words: str) -> None:
             "the command line holds what looks like a secret, and would be stored",
             hint="put it into an environment variable and pass that with: maestro run --env NAME",
         )
+
+
+def _spelled(flag: str) -> str:
+    """Return a flag as all its spellings are: some tools also take --outputFormat, or a --no- before it."""
+    if not flag.startswith("--"):
+        return flag
+    return "--" + flag[2:].removeprefix("no-").replace("-", "").replace("_", "").lower()

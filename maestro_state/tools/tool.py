@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -18,6 +18,9 @@ from maestro_state.models.run import ToolOptions
 from maestro_state.tools.options import Mode
 from maestro_state.tools.outcome import Parser
 from maestro_state.vocabulary import OWN_SECRETS
+
+#: Tells whether a program is where a tool will be called.
+Elsewhere = Callable[[str], bool]
 
 #: Longest command line that is taken as a tool, in characters.
 COMMAND_MAX = 4096
@@ -158,12 +161,15 @@ def check_command(text: str) -> tuple[str, ...]:
     return words
 
 
-def resolve(name_or_command: str, path: str | None = None, *, folder: str | None = None) -> Tool:
+def resolve(
+    name_or_command: str, path: str | None = None, *, folder: str | None = None, elsewhere: Elsewhere | None = None
+) -> Tool:
     """Return the tool a name of the catalogue or a command line means; raise ToolNotFound for anything else.
 
     A command line whose program is a tool of the catalogue is that tool with those arguments.
     A command line's program must be there; a tool of the catalogue need not be: whether it is shows when it is called.
     A program named by a relative path counts from `folder`, where the tool will work; by default from the current one.
+    `elsewhere` is asked for a program that is not here: whether it is where the tool will be called.
     """
     if tool := _catalogue().get(name_or_command.strip()):
         return tool
@@ -177,7 +183,8 @@ def resolve(name_or_command: str, path: str | None = None, *, folder: str | None
         # Taking `..` out of a path means another one where links are on the way.
         words = (place if os.pardir in place.split(os.sep) else os.path.normpath(place), *words[1:])
     # Of a folder that only the worker has, only the worker can tell.
-    if not is_elsewhere and shutil.which(words[0], path=path) is None:
+    is_found = is_elsewhere or shutil.which(words[0], path=path) is not None
+    if not is_found and not (elsewhere is not None and elsewhere(words[0])):
         raise ToolNotFound(words[0], is_file=os.path.isfile(words[0]))
     if known := _program(os.path.basename(words[0])):
         return _at(known, words, shlex.quote(typed))
@@ -197,14 +204,20 @@ def _said_besides(tool: Tool, arguments: tuple[str, ...]) -> tuple[str, ...]:
     return arguments[1:] if own and arguments[:1] == tuple(own) and tool.words[1] == own[0] else arguments
 
 
-def stored(name_or_command: str, working_directory: str, checkout: str, path: str | None = None) -> Tool:
+def stored(
+    name_or_command: str,
+    working_directory: str,
+    checkout: str,
+    path: str | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Tool:
     """Return a tool somebody names now, by the name that means the same from the working directory of a session.
 
     A program named by a relative path counts from the current folder when it is typed; one outside of the working
     directory gets its whole path. Where only the workers have that directory, this checkout stands for it.
     """
     folder = working_directory if os.path.isdir(working_directory) else checkout
-    return resolve(_seen_from(folder, name_or_command.strip()), path, folder=folder)
+    return resolve(_seen_from(folder, name_or_command.strip()), path, folder=folder, elsewhere=elsewhere)
 
 
 def _seen_from(folder: str, text: str) -> str:

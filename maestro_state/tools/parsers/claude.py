@@ -132,6 +132,8 @@ class Stream(JsonLines):
         self.told(
             tokens_input=_sent(usage),
             tokens_output=count(usage, "output_tokens"),
+            tokens_cache_read=count(usage, "cache_read_input_tokens") or None,
+            tokens_cache_write=count(usage, "cache_creation_input_tokens") or None,
             cost=money(event, "total_cost_usd"),
             counters=_said_in_all(part(event, "modelUsage")),
         )

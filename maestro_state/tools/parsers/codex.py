@@ -36,6 +36,9 @@ class Stream(JsonLines):
                 self.told(
                     tokens_input=count(event, "usage", "input_tokens"),
                     tokens_output=count(event, "usage", "output_tokens"),
+                    tokens_cache_read=count(event, "usage", "cached_input_tokens") or None,
+                    tokens_cache_write=count(event, "usage", "cache_write_input_tokens") or None,
+                    tokens_reasoning=count(event, "usage", "reasoning_output_tokens") or None,
                 )
             case "turn.failed":
                 self.failure = words(event, "error", "message") or "the turn failed"

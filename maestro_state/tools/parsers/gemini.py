@@ -77,6 +77,7 @@ class Stream(JsonLines):
             model=_answering(part(stats, "models")),
             tokens_input=count(stats, "input_tokens"),
             tokens_output=count(stats, "output_tokens"),
+            tokens_cache_read=count(stats, "cached") or None,
         )
         if event.get("status") != "success":
             self.failure = words(event, "error", "message") or self.warning or "it ended in an error"

@@ -102,9 +102,12 @@ class Stream(JsonLines):
         self.ended = words(step, "reason") != "tool-calls"
         tokens = part(step, "tokens")
         read, written = count(tokens, "cache", "read"), count(tokens, "cache", "write")
-        cost = money(step, "cost")
+        thought, cost = count(tokens, "reasoning"), money(step, "cost")
         self.told(
             tokens_input=total(self.usage.tokens_input, count(tokens, "input"), read, written),
-            tokens_output=total(self.usage.tokens_output, count(tokens, "output"), count(tokens, "reasoning")),
+            tokens_output=total(self.usage.tokens_output, count(tokens, "output"), thought),
+            tokens_cache_read=total(self.usage.tokens_cache_read, read) or None,
+            tokens_cache_write=total(self.usage.tokens_cache_write, written) or None,
+            tokens_reasoning=total(self.usage.tokens_reasoning, thought) or None,
             cost=None if cost is None else (self.usage.cost or 0.0) + cost,
         )

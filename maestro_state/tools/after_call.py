@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from maestro_state.fs.opening import open_regular
 from maestro_state.models.run import Usage
 from maestro_state.tools.parsers.lines import decode, words
 
@@ -33,7 +34,7 @@ def codex_model(environment: Mapping[str, str], thread: str) -> str | None:
 
 def _last_model(path: str) -> str | None:
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _RECORD_BYTES))
             lines = file.read(_RECORD_BYTES).splitlines()
     except OSError:

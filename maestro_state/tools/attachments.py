@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 
 from maestro_state.errors import InvalidValue
+from maestro_state.fs.opening import open_regular
 from maestro_state.models.media import WORDS, kind_of, kind_of_name
 from maestro_state.models.run import SentItem
 from maestro_state.tools.tool import FILE, Tool
@@ -40,6 +42,18 @@ def mention(tool: Tool, path: str) -> str:
     if tool.mentions == "quoted":
         return f"@{json.dumps(path, ensure_ascii=False)}" if not _is_plain(path) else f"@{path}"
     return "@" + "".join(char if _is_plain(char) else f"\\{char}" for char in path)
+
+
+def holds(path: str, digest: str, size: int) -> bool:
+    """Tell whether a path still leads to a file with this content: it may be gone, another one, or no file at all."""
+    from hashlib import sha256  # 5 ms that reading does without
+
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            now = file.read(size + 1)
+    except OSError:
+        return False
+    return sha256(now).hexdigest() == digest
 
 
 def shown_files(tool: Tool, items: Iterable[tuple[SentItem, bytes]]) -> tuple[list[str], dict[str, str]]:
