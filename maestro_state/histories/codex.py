@@ -1,4 +1,4 @@
-"""Codex: `sessions/YYYY/MM/DD/rollout-<time>-<thread>.jsonl`, also compressed (`.zst`, where Python can read that).
+"""Codex: `sessions/YYYY/MM/DD/rollout-<time>-<thread>.jsonl`, also compressed (`.zst`, with the package zstandard).
 
 Each message is there twice, as an item and as an event: it is taken once. Tokens are those of `token_usage_record`, by
 response; earlier versions have only running totals, of which the growth counts.
@@ -6,10 +6,12 @@ response; earlier versions have only running totals, of which the growth counts.
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -67,11 +69,9 @@ def _is_history(path: str) -> bool:
 def conversations(found: Stamped) -> Iterator[Conversation]:
     """Yield the conversation of a file."""
     path = found.path
-    if path.endswith(".zst"):
-        raise FileCorrupt(f"{path} is compressed", hint="zstd -d it, then import the file that makes")
     meta: dict[str, Any] | None = None
     title = None
-    with open_history(path) as file:
+    with _opened(path) as file:
         for number, (_, line) in enumerate(decoded(file, _line)):
             if isinstance(line, Broken) or not isinstance(line.payload, dict):
                 continue
@@ -85,7 +85,7 @@ def conversations(found: Stamped) -> Iterator[Conversation]:
     if meta is None and title is None:
         return
     meta = meta or {}
-    external_id = meta.get("id") or os.path.basename(path).removesuffix(".jsonl")[-36:]
+    external_id = meta.get("id") or os.path.basename(path).removesuffix(".zst").removesuffix(".jsonl")[-36:]
     yield Conversation(
         tool=TOOL,
         external_id=str(external_id),
@@ -96,6 +96,25 @@ def conversations(found: Stamped) -> Iterator[Conversation]:
         stamp=found.stamp,
         read=lambda seen: _steps(path, seen),
     )
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """Open a history; a compressed one is read as it is unpacked."""
+    with open_history(path) as file:
+        if not path.endswith(".zst"):
+            yield file
+            return
+        try:
+            import zstandard
+        except ImportError:
+            told = f"{path} is compressed, and nothing here can read that: pip install zstandard, or zstd -d it"
+            raise FileCorrupt(told) from None
+        try:
+            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file) as unpacked:
+                yield io.BufferedReader(unpacked)
+        except zstandard.ZstdError as error:
+            raise FileCorrupt(f"{path} cannot be unpacked: {error}") from error
 
 
 def _asked(kind: str, payload: dict[str, Any]) -> str | None:
@@ -111,7 +130,7 @@ def _asked(kind: str, payload: dict[str, Any]) -> str | None:
 def _steps(path: str, seen: Container[str]) -> Iterator[Step]:
     del seen
     parser = Parser()
-    with open_history(path) as file:
+    with _opened(path) as file:
         for _, line in decoded(file, _line):
             if isinstance(line, Broken):
                 yield line
@@ -140,6 +159,7 @@ class Parser:
         self._model: str | None = None
         self._turn: str | None = None
         self._next_turn: str | None = None
+        self._has_turn_id = False  #: Codex gave the turn one; else it is counted
         self._turns = 0
         self._items = 0
         self._times: Counter[tuple[str, str, str]] = Counter()
@@ -192,22 +212,17 @@ class Parser:
             return
         if self._next_turn is None and self._is_second(way, "user", text):
             return
-        if self._next_turn is None and self._has_turn_ids() and self._turn is not None:
+        if self._next_turn is None and self._has_turn_id:
             yield Said([self._key()], self._at_ms, "user", text)  # said while the turn was under way
             return
         self._turns += 1
         self._turn = self._next_turn or f"turn-{self._turns}"
-        self._is_numbered = self._next_turn is None
+        self._has_turn_id = self._next_turn is not None
         self._next_turn = None
         self._items = 0
         self._times.clear()
         self._times[way, "user", text.strip()] += 1
         yield Asked(f"{self._turn}:0", self._at_ms, text, turn=self._turn)
-
-    _is_numbered = True
-
-    def _has_turn_ids(self) -> bool:
-        return not self._is_numbered
 
     def _item(self, payload: dict[str, Any]) -> Iterator[Step]:
         kind = payload.get("type")
@@ -236,11 +251,14 @@ class Parser:
                 yield Said([self._key()], self._at_ms, "assistant", text, model=self._model)
         elif kind == "token_count":
             yield from self._count(payload.get("info"))
+        elif kind in ("task_complete", "turn_complete"):
+            failed = payload.get("error")
+            reason = failed.get("message") if isinstance(failed, dict) else failed
+            yield Ended(self._at_ms, "error" if failed else "success", first_line(str(reason), 200) if failed else None)
         elif kind == "turn_aborted":
             yield Ended(self._at_ms, "canceled", str(payload.get("reason") or "interrupted"))
-        elif kind in ("error", "stream_error") and payload.get("message"):
-            if kind == "error":
-                yield Ended(self._at_ms, "error", first_line(str(payload["message"]), 200))
+        elif kind == "error" and payload.get("message"):
+            yield Ended(self._at_ms, "error", first_line(str(payload["message"]), 200))
         elif kind == "thread_name_updated":
             yield from self._note("title", payload.get("thread_name"))
 

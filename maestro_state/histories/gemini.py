@@ -1,12 +1,13 @@
 """Gemini CLI: `tmp/<project>/chats/session-<time>-<id>.jsonl`, earlier `.json`; sub-agents in `chats/<id>/`.
 
 The file is a log of changes: a message told again replaces itself, `$set.messages` replaces all, `$rewindTo` cuts off.
-Here what was said once stays; of a message told again the last form counts.
+Here what was said once stays, with the time it was said at; of a message told again the last form counts.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,9 @@ from maestro_state.histories.lines import (
     decoded,
     files_below,
     first_line,
+    json_in,
     open_history,
+    readable,
     stamped,
     text_of,
     time_ms,
@@ -32,6 +35,17 @@ TOOL = "gemini"
 SIZE_MAX = 512 << 20
 #: What it says itself in the user's name, before the first question.
 _OWN_WORDS = ("<session_context>", "This is the Gemini CLI.", "This is Gemini CLI")
+#: How it notes that somebody pressed a key to stop it.
+_CANCELLED = ("Request cancelled", "User cancelled the request")
+
+#: How names of histories end, and how much is read of the log of questions.
+_SHORT_ID = re.compile(r"-([0-9a-f]{8})\.jsonl?$")
+_LOG_MAX = 16 << 20
+
+
+class _Logged(msgspec.Struct):
+    session: str = msgspec.field(name="sessionId", default="")
+
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -57,10 +71,11 @@ def conversations(found: Stamped) -> Iterator[Conversation]:
     one = _found(found)
     if one is None:
         return
-    folder = os.path.join(os.path.dirname(found.path), one.external_id)
-    if os.path.isdir(folder):
-        children = (_found(stamped(path)) for path in files_below(folder, lambda name: name.endswith(".jsonl"), 0))
-        one.children = [child for child in children if child]
+    below = os.path.join(os.path.dirname(found.path), one.external_id)
+    # The id is only data: one that is a path leads nowhere.
+    if os.path.basename(one.external_id) == one.external_id not in ("", ".", "..") and os.path.isdir(below):
+        paths = files_below(below, lambda one: one.endswith(".jsonl"), 0)
+        one.children, one.unreadable = readable(paths, lambda path: _found(stamped(path)))
     yield one
 
 
@@ -73,7 +88,7 @@ def _found(found: Stamped) -> Conversation | None:
     name = os.path.splitext(os.path.basename(found.path))[0]
     return Conversation(
         tool=TOOL,
-        external_id=str(log.header.get("sessionId") or name),
+        external_id=str(log.header.get("sessionId") or _id_in_log(found.path) or name),
         path=found.path,
         title=title,
         cwd=cwd,
@@ -94,6 +109,22 @@ def _cwd(path: str) -> str | None:
         return None
 
 
+def _id_in_log(path: str) -> str | None:
+    """Return the id of a conversation whose history has no head: another gemini that starts takes histories away in
+    which nothing was said yet, and the first question begins the file anew. The log of questions names it.
+    """
+    folder, _, name = path.partition("/chats/")
+    short = _SHORT_ID.search(name)
+    if short is None:
+        return None
+    try:
+        with open_history(os.path.join(folder, "logs.json")) as file:
+            rows = msgspec.json.decode(file.read(_LOG_MAX), type=list[_Logged])
+    except (MaestroError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return next((row.session for row in reversed(rows) if row.session.startswith(f"{short[1]}-")), None)
+
+
 def _question(row: dict[str, Any]) -> str | None:
     text = text_of(row.get("content")) if row.get("type") == "user" else ""
     return text if text.strip() and not text.lstrip().startswith(_OWN_WORDS) else None
@@ -106,9 +137,9 @@ class _Log:
         self.header: dict[str, Any] = {}
         self.messages: dict[str, dict[str, Any]] = {}
         self._broken: list[Broken] = []
-        if os.stat(path).st_size > SIZE_MAX:
-            raise FileCorrupt(f"{path} is larger than any history")
         with open_history(path) as file:
+            if os.fstat(file.fileno()).st_size > SIZE_MAX:
+                raise FileCorrupt(f"{path} is larger than any history")
             if path.endswith(".json"):
                 self._document(file.read(), path)
                 return
@@ -120,25 +151,43 @@ class _Log:
 
     def _document(self, content: bytes, path: str) -> None:
         try:
-            document = _decode(content)
+            document = json_in(_decode, content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FileCorrupt(f"{path} is not JSON, or being written") from error
         self._all(document.pop("messages", None))
-        self.header = document
+        self._head(document)
 
     def _line(self, line: dict[str, Any]) -> None:
         if isinstance(line.get("$set"), dict):
             self._all(line["$set"].pop("messages", None))
-            self.header |= line["$set"]
+            self._head(line["$set"])
         elif isinstance(line.get("id"), str):
-            self.messages[line["id"]] = line
+            self._tell(line["id"], line)
         elif "sessionId" in line:
-            self.header |= line
+            self._head(line)
+
+    def _head(self, told: dict[str, Any]) -> None:
+        """Note what is told of the conversation; a start that goes on with it begins with a time of its own."""
+        began = self.header.get("startTime")
+        self.header |= told
+        if began is not None:
+            self.header["startTime"] = began
+
+    def _tell(self, key: str, row: dict[str, Any]) -> None:
+        """Note a message. Going on with a conversation tells all of it again, with the time of that, and without what
+        was consumed: what is told then is added to what is known.
+        """
+        if (known := self.messages.get(key)) is not None:
+            at = {"timestamp": known["timestamp"]} if "timestamp" in known else {}
+            row = {**known, **{name: value for name, value in row.items() if value is not None}, **at}
+        self.messages[key] = row
 
     def _all(self, rows: Any) -> None:
         for number, row in enumerate(rows if isinstance(rows, list) else ()):
-            if isinstance(row, dict):
-                self.messages[str(row.get("id") or number)] = row
+            if isinstance(row, dict) and row.get("id"):
+                self._tell(str(row["id"]), row)
+            elif isinstance(row, dict):
+                self.messages[str(number)] = row
 
     def steps(self, seen: Container[str]) -> Iterator[Step]:
         yield from self._broken
@@ -153,6 +202,8 @@ class _Log:
                     yield Asked(key, at_ms, text)
             elif kind == "gemini":
                 yield from _answer(key, at_ms, row, seen)
+            elif kind == "info" and text_of(row.get("content")).startswith(_CANCELLED):
+                yield Ended(at_ms, "canceled", "interrupted")
             elif kind == "error":
                 yield Ended(at_ms, "error", first_line(text_of(row.get("content")), 200))
 
@@ -176,6 +227,8 @@ def _answer(key: str, at_ms: int, row: dict[str, Any], seen: Container[str]) -> 
             done, is_error = _result(one)
             link: dict[str, Any] = {"call_id": str(one.get("id") or "")} | ({"error": True} if is_error else {})
             yield Said([f"{key}={one.get('id')}"], time_ms(one.get("timestamp"), at_ms), "tool", done, results=[link])
+    if not calls and text_of(row.get("content")):
+        yield Ended(at_ms, "success")
 
 
 def _result(call: dict[str, Any]) -> tuple[str, bool]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
-from itertools import islice
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
 from maestro_state.clock import from_iso
-from maestro_state.errors import FileCorrupt, PathNotFound
-from maestro_state.histories.values import Broken, Stamped
+from maestro_state.errors import FileCorrupt, MaestroError, PathNotFound
+from maestro_state.fs.opening import open_unnoted
+from maestro_state.histories.values import Broken, Conversation, Stamped
 
 #: Longest line that is read: a tool's result with pictures in it may be large, a file that is no history larger.
 LINE_MAX = 64 << 20
@@ -23,13 +25,20 @@ BROKEN_MAX = 20
 #: Lines at the beginning of a file that are read to find out whose conversation it is.
 HEAD_LINES = 200
 
+#: Times of entries have fourteen digits at most.
+_LATEST_MS = 10**14
+
+#: Halves of a character that takes two, alone, as programs write that cut a text where their own counting ends: JSON in
+#: form, but no text. Whole ones, and other escapes, are in the groups.
+_HALVES = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|(\\(?!u[dD][89a-fA-F]).)|\\u[dD][89a-fA-F]..", re.DOTALL)
+
 _T = TypeVar("_T")
 
 
 def open_history(path: str) -> BinaryIO:
     """Open a tool's file for reading; only a regular one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_unnoted(path)
     except FileNotFoundError as error:
         raise PathNotFound(f"{path} is not there") from error
     except OSError as error:
@@ -41,15 +50,50 @@ def open_history(path: str) -> BinaryIO:
 
 
 def stamped(path: str, *others: str) -> Stamped:
-    """Return a file with what tells whether it, or one that belongs to it, has changed."""
-    first = os.stat(path)
-    stamp, size, newest = [first.st_size, first.st_mtime_ns], first.st_size, first.st_mtime_ns
-    for other in others:
-        found = os.stat(other)
+    """Return a file with what tells whether it, or one that belongs to it, has changed.
+
+    One that is gone, or a link to nowhere, is told of when it is opened: those after it are found all the same.
+    """
+    stamp, size, newest = [], 0, 0
+    for one in (path, *others):
+        try:
+            found = os.stat(one)
+        except OSError:
+            stamp += [0, 0]
+            newest = max(newest, time.time_ns())  # whenever it was changed: somebody should hear of it
+            continue
         stamp += [found.st_size, found.st_mtime_ns]
         size += found.st_size
         newest = max(newest, found.st_mtime_ns)
     return Stamped(path, stamp, size, newest // 1_000_000)
+
+
+def readable(
+    paths: Iterable[str], read: Callable[[str], Conversation | None]
+) -> tuple[list[Conversation], list[tuple[str, MaestroError]]]:
+    """Return the conversations of sub-agents, and which files cannot be read, and why: those hide no other."""
+    found, unreadable = [], []
+    for path in paths:
+        try:
+            one = read(path)
+        except MaestroError as error:
+            unreadable.append((path, error))
+            continue
+        found += [one] if one else []
+    return found, unreadable
+
+
+def json_in(decode: Callable[[bytes], _T], content: bytes) -> _T:
+    """Decode JSON; half a character in it, which is no text, becomes one that is unknown, and hides nothing else."""
+    try:
+        return decode(content)
+    except msgspec.DecodeError:
+        if b"\\u" not in content:
+            raise
+        whole = _HALVES.sub(lambda found: found[1] or found[2] or b"\\ufffd", content)
+        if whole == content:
+            raise
+        return decode(whole)
 
 
 def decoded(file: BinaryIO, decode: Callable[[bytes], _T], start: int = 0) -> Iterator[tuple[int, _T | Broken]]:
@@ -71,11 +115,23 @@ def decoded(file: BinaryIO, decode: Callable[[bytes], _T], start: int = 0) -> It
         if line.isspace():
             continue
         try:
-            yield place, decode(line)
+            yield place, json_in(decode, line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if not is_whole:
                 return
             yield place, Broken(number, _reason(error))
+
+
+def decoded_at(file: BinaryIO, decode: Callable[[bytes], _T], places: Iterable[int]) -> Iterator[_T]:
+    """Yield the lines that begin at some places; what is no line there any more is passed over."""
+    for place in places:
+        file.seek(place)
+        while (line := file.readline(LINE_MAX)).isspace():
+            pass
+        try:
+            yield json_in(decode, line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
 
 
 def _skip_line(file: BinaryIO) -> int:
@@ -91,21 +147,27 @@ def _reason(error: Exception) -> str:
     return "not JSON" if isinstance(error, msgspec.DecodeError) and "JSON" in str(error) else str(error)[:200]
 
 
-def damage_in(path: str) -> list[Broken]:
-    """Return the first lines that cannot be read of a file in which nobody says anything."""
+def damage_in(path: str) -> tuple[list[Broken], int]:
+    """Return the first lines that cannot be read of a file in which nobody says anything, and how many there are."""
+    found, count = [], 0
     with open_history(path) as file:
-        lines = (line for _, line in decoded(file, msgspec.json.Decoder(dict[str, Any]).decode))
-        return list(islice((line for line in lines if isinstance(line, Broken)), BROKEN_MAX))
+        for _, line in decoded(file, msgspec.json.Decoder(dict[str, Any]).decode):
+            if isinstance(line, Broken):
+                count += 1
+                found += [line] if count <= BROKEN_MAX else []
+    return found, count
 
 
 def time_ms(value: Any, otherwise: int) -> int:
-    """Read a time as tools write it, text or milliseconds; what is none is as late as what came before."""
+    """Read a time as tools write it, text or milliseconds; what is none is as late as what came before, and so is one
+    that no id of a message can carry.
+    """
     if isinstance(value, str) and value:
         try:
-            return from_iso(value)
+            value = from_iso(value)
         except (ValueError, OverflowError, OSError):
             return otherwise
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e14:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LATEST_MS:
         return int(value)
     return otherwise
 
@@ -143,12 +205,19 @@ def first_line(text: str, limit: int = 60) -> str | None:
 
 
 def files_below(root: str, is_wanted: Callable[[str], bool], depth: int = 6) -> Iterator[str]:
-    """Yield the paths of the files below a folder, or the file itself, by name; links to folders are not followed."""
+    """Yield the paths of the files below a folder, or the file itself, by name; links to folders are not followed.
+
+    A folder that cannot be read is yielded itself: who opens it is told why.
+    """
     if not os.path.isdir(root):
         yield root
         return
-    with os.scandir(root) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    try:
+        with os.scandir(root) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        yield root
+        return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             if depth:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from maestro_state.errors import FileCorrupt
-from maestro_state.histories.lines import count, files_below, first_line, open_history, stamped, time_ms
-from maestro_state.histories.sqlite import database, is_database, reading, tables
-from maestro_state.histories.values import Asked, Conversation, Noted, Said, Stamped, Step, Tokens, Used
+from maestro_state.histories.lines import count, files_below, first_line, json_in, open_history, stamped, time_ms
+from maestro_state.histories.sqlite import database, is_database, reading, tables, text_in, until_damaged
+from maestro_state.histories.values import Asked, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
 
 TOOL = "llm"
 _LOGS_MAX = 512 << 20
@@ -51,15 +51,15 @@ def conversations(found: Stamped) -> Iterator[Conversation]:
             raise FileCorrupt(f"{found.path} is not a database of llm's")
 
 
-def _conversation(found: Stamped, external_id: str, title: str | None, steps: Any, updated: Any) -> Conversation:
+def _conversation(found: Stamped, external_id: str, title: Any, steps: Any, updated: Any) -> Conversation:
     return Conversation(
         tool=TOOL,
         external_id=external_id,
         path=found.path,
-        title=first_line(title or "", 60),
+        title=first_line(text_in(title) or "", 60),
         updated_ms=time_ms(updated, found.updated_ms),
         stamp=found.stamp,
-        read=lambda _: steps(),
+        read=lambda _: until_damaged(steps()),
     )
 
 
@@ -77,7 +77,7 @@ def _thread(connection: sqlite3.Connection, thread: str) -> Iterator[Step]:
     known: set[str] = set()
     for turn in connection.execute(query, (thread,)).fetchall():
         at_ms = time_ms(turn["datetime_utc"], 0)
-        done_ms = at_ms + int(turn["duration_ms"] or 0)
+        done_ms = at_ms + count(dict(turn), "duration_ms")
         chain: list[sqlite3.Row] = []
         tip = turn["tip_message_hash"] or turn["parent_message_hash"]
         while tip and tip not in known:
@@ -87,7 +87,8 @@ def _thread(connection: sqlite3.Connection, thread: str) -> Iterator[Step]:
                 break
             chain.append(row)
             tip = row["parent_hash"]
-        model = turn["resolved_model"] or turn["model"]
+        model = text_in(turn["resolved_model"]) or text_in(turn["model"])
+        has_ended = False
         for row in reversed(chain):
             key = _key(turn, row)
             text, calls, results = _parts(connection, row["hash"])
@@ -98,7 +99,10 @@ def _thread(connection: sqlite3.Connection, thread: str) -> Iterator[Step]:
             else:
                 role = "tool" if row["role"] == "tool" or results else "assistant"
                 yield Said([key], done_ms, role, text, calls or None, results or None, model)
-        yield Used(str(turn["id"]), _tokens(turn), model)
+                has_ended = role == "assistant" and not calls
+        yield Used(str(turn["id"]), _tokens(dict(turn)), model)
+        if has_ended:
+            yield Ended(done_ms, "success")
 
 
 def _key(turn: sqlite3.Row, message: sqlite3.Row) -> str:
@@ -127,10 +131,10 @@ def _parts(connection: sqlite3.Connection, message: str) -> tuple[str, list[dict
             continue
         if part["type"] == "tool_result":
             results.append({"call_id": call_id})
-            texts.append(part["text"] or str(payload.get("output") or ""))
+            texts.append(text_in(part["text"]) or str(payload.get("output") or ""))
             continue
         whole = [row[0] for row in connection.execute(fragments, (part["id"],))]
-        texts += [text for text in (*whole, part["text"]) if text]
+        texts += [text for text in (*whole, part["text"]) if text_in(text)]
     return "\n".join(texts), calls, results
 
 
@@ -171,13 +175,13 @@ def _exchanges(rows: Iterable[dict[str, Any]]) -> Iterator[Step]:
     for row in rows:
         key = str(row["id"])
         at_ms = time_ms(row.get("datetime_utc"), at_ms)
-        model = row.get("resolved_model") or row.get("model")
+        model = text_in(row.get("resolved_model")) or text_in(row.get("model"))
         if row.get("system") and row["system"] != instructions:
             instructions = row["system"]
             yield Said([f"{key}:system"], at_ms, "system", str(instructions))
         if name := row.get("conversation_name"):
             yield Noted("title", str(name))
-        results = [one for one in row.get("tool_results") or () if isinstance(one, dict)]
+        results = _objects(row.get("tool_results"))
         for number, result in enumerate(results):
             link = {"call_id": str(result.get("tool_call_id") or "")}
             yield Said([f"{key}:result{number}"], at_ms, "tool", str(result.get("output") or ""), results=[link])
@@ -189,17 +193,18 @@ def _exchanges(rows: Iterable[dict[str, Any]]) -> Iterator[Step]:
                 "tool": str(one.get("name") or ""),
                 "args": _arguments(one.get("arguments")),
             }
-            for one in row.get("tool_calls") or ()
-            if isinstance(one, dict)
+            for one in _objects(row.get("tool_calls"))
         ]
         done_ms = at_ms + count(row, "duration_ms")
         yield Said([key], done_ms, "assistant", str(row.get("response") or ""), calls or None, model=model)
         yield Used(key, _tokens(row), model)
+        if not calls:
+            yield Ended(done_ms, "success")
 
 
 def _decoded(text: Any) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text)
     except (msgspec.MsgspecError, TypeError, RecursionError):
         return None
 
@@ -209,18 +214,21 @@ def _object(text: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def _arguments(value: Any) -> Any:
     return _object(value) or ({} if not value else {"arguments": value})
 
 
-def _tokens(row: Any) -> Tokens:
+def _tokens(row: dict[str, Any]) -> Tokens:
     """Return what an answer consumed: its input has what was cached in it, its output the reasoning."""
-    details = _object(row["token_details"])
-    numbers = {name: row[name] for name in ("input_tokens", "output_tokens")}
+    details = _object(row.get("token_details"))
     read = count(details, "prompt_tokens_details", "cached_tokens") or count(
         details, "input_tokens_details", "cached_tokens"
     )
     thought = count(details, "completion_tokens_details", "reasoning_tokens")
     thought = thought or count(details, "output_tokens_details", "reasoning_tokens")
-    sent = count(numbers, "input_tokens")
-    return Tokens(max(0, sent - read), read, 0, count(numbers, "output_tokens"), thought)
+    sent = count(row, "input_tokens")
+    return Tokens(max(0, sent - read), read, 0, count(row, "output_tokens"), thought)

@@ -8,7 +8,7 @@ from maestro_state.errors import FileCorrupt, InvalidName, MaestroError
 from maestro_state.histories.values import Conversation
 from maestro_state.mirror.home import Home
 from maestro_state.mirror.reader import ArchivedSession
-from maestro_state.models.names import session_slug
+from maestro_state.models.names import SLUG_MAX, session_slug
 
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 #: How many suffixes are tried where others are in the way.
@@ -61,7 +61,7 @@ def _suffix(tool: str, external_id: str, attempt: int) -> str:
 
 
 def _slug(conversation: Conversation) -> str:
-    title = "".join(char if char.isprintable() else " " for char in conversation.title or "")[: 2 * _SLUG_MAX]
+    title = "".join(char if char.isprintable() else " " for char in conversation.title or "")[:SLUG_MAX]
     try:
         slug = session_slug(title.replace("/", " ").replace("\\", " "))
     except InvalidName:

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
 
 from maestro_state.errors import FileCorrupt
-from maestro_state.histories.lines import count, files_below, first_line, open_history, stamped, time_ms
-from maestro_state.histories.sqlite import database, is_database, reading, tables
+from maestro_state.histories.lines import count, files_below, first_line, json_in, open_history, stamped, time_ms
+from maestro_state.histories.sqlite import database, is_database, reading, tables, text_in, until_damaged
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
 
 TOOL = "opencode"
 #: Largest export that is read.
 _EXPORT_MAX = 512 << 20
+#: An answer that was begun longer ago, in milliseconds, and has no end: its program was killed.
+_LONGEST_MS = 3_600_000
 
 #: A message as opencode has it: what it is, and its parts.
 _Told = tuple[dict[str, Any], list[dict[str, Any]]]
@@ -58,41 +63,52 @@ def conversations(found: Stamped) -> Iterator[Conversation]:
         for row in rows:
             if row["parent_id"] in ids:
                 children.setdefault(row["parent_id"], []).append(row)
-        for row in rows:
-            if row["parent_id"] not in ids:
-                yield _stored(connection, found, row, children)
+        told: set[str] = set()
+        # Parents first; of those that are each other's children, the first.
+        for row in sorted(rows, key=lambda row: row["parent_id"] in ids):
+            if str(row["id"]) not in told:
+                one = _stored(connection, found, row)
+                one.children = list(_below(connection, found, row, children))
+                told.update(each.external_id for each in (one, *one.children))
+                yield one
 
 
-def _stored(
+def _below(
     connection: sqlite3.Connection, found: Stamped, row: sqlite3.Row, children: dict[str, list[sqlite3.Row]]
-) -> Conversation:
-    session = row["id"]
-    below = [_stored(connection, found, child, children) for child in children.pop(session, [])]
-    for child in below:
-        child.call_id = _call_of(connection, session, child.external_id)
-    # Children of children are listed beside them: each conversation has its children in one list.
-    flat = [one for child in below for one in (child, *child.children)]
-    for child in below:
-        child.children = []
+) -> Iterator[Conversation]:
+    """Yield what a conversation's sub-agents said, and theirs beside them: it has its children in one list."""
+    waiting = [(child, row["id"]) for child in reversed(children.pop(row["id"], []))]
+    while waiting:
+        child, parent = waiting.pop()
+        if child["id"] == row["id"]:
+            continue
+        one = _stored(connection, found, child)
+        one.call_id = _call_of(connection, parent, one.external_id)
+        yield one
+        waiting += [(each, child["id"]) for each in reversed(children.pop(child["id"], []))]
+
+
+def _stored(connection: sqlite3.Connection, found: Stamped, row: sqlite3.Row) -> Conversation:
+    session, title = row["id"], text_in(row["title"])
     return Conversation(
         tool=TOOL,
-        external_id=session,
+        external_id=str(session),
         path=found.path,
-        title=row["title"],
-        cwd=row["directory"],
-        updated_ms=int(row["time_updated"] or 0),
+        title=title,
+        cwd=text_in(row["directory"]),
+        updated_ms=time_ms(row["time_updated"], 0),
         stamp=found.stamp,
-        children=flat,
-        read=lambda _: _steps(row["title"], _messages(connection, session)),
+        read=lambda _: until_damaged(_steps(title, _messages(connection, session))),
     )
 
 
 def _call_of(connection: sqlite3.Connection, session: str, child: str) -> str | None:
     query = "SELECT data FROM part WHERE session_id = ? AND instr(data, ?)"
-    for (data,) in connection.execute(query, (session, child)):
-        part = _object(data)
-        if isinstance(part, dict) and part.get("type") == "tool":
-            return str(part.get("callID") or "") or None
+    with suppress(sqlite3.Error):  # a damage is told of where the conversation is read
+        for (data,) in connection.execute(query, (session, child)):
+            part = _object(data)
+            if isinstance(part, dict) and part.get("type") == "tool":
+                return str(part.get("callID") or "") or None
     return None
 
 
@@ -104,16 +120,25 @@ def _messages(connection: sqlite3.Connection, session: str) -> Iterator[_Told | 
         if not isinstance(info, dict):
             yield Broken(number, f"message {row['id']} is not JSON")
             continue
-        found = ((one["id"], _object(one["data"])) for one in connection.execute(parts, (row["id"],)))
-        told = [{"id": part_id, **part} for part_id, part in found if isinstance(part, dict)]
+        told: list[dict[str, Any]] = []
+        for one in connection.execute(parts, (row["id"],)):
+            part = _object(one["data"])
+            if isinstance(part, dict):
+                told.append({"id": one["id"], **part})
+            else:
+                yield Broken(number, f"part {one['id']} is not JSON")
         yield {"id": row["id"], "time": {"created": row["time_created"]}} | info, told
 
 
 def _object(text: Any) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text)
     except (msgspec.MsgspecError, TypeError, RecursionError):
         return None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _exported(found: Stamped) -> Conversation:
@@ -124,7 +149,7 @@ def _exported(found: Stamped) -> Conversation:
     if not isinstance(document, dict) or not isinstance(info, dict) or not isinstance(document.get("messages"), list):
         raise FileCorrupt(f"{found.path} is not what opencode export writes")
     told = [
-        (one["info"], [part for part in one.get("parts") or [] if isinstance(part, dict)])
+        (one["info"], [part for part in _list(one.get("parts")) if isinstance(part, dict)])
         for one in document["messages"]
         if isinstance(one, dict) and isinstance(one.get("info"), dict)
     ]
@@ -145,13 +170,15 @@ def _steps(title: str | None, told: Iterable[_Told | Broken]) -> Iterator[Step]:
     if title:
         yield Noted("title", title)
     at_ms = 0
-    for one in told:
-        if isinstance(one, Broken):
-            yield one
+    for one, following in pairwise(chain(told, (None,))):
+        if one is None or isinstance(one, Broken):
+            yield from () if one is None else (one,)
             continue
         info, parts = one
         times = info.get("time") if isinstance(info.get("time"), dict) else {}
         at_ms = time_ms(times.get("created") if isinstance(times, dict) else None, at_ms)
+        if following is None and _is_under_way(info, at_ms):
+            return
         key = str(info.get("id") or f"at@{at_ms}")
         if info.get("role") == "user":
             text = _text(parts, lambda part: not part.get("synthetic") and not part.get("ignored"))
@@ -159,6 +186,14 @@ def _steps(title: str | None, told: Iterable[_Told | Broken]) -> Iterator[Step]:
                 yield Asked(key, at_ms, text)
         elif info.get("role") == "assistant":
             yield from _answer(key, at_ms, info, parts)
+
+
+def _is_under_way(info: dict[str, Any], at_ms: int) -> bool:
+    """Tell whether an answer is still being written: what it says so far is not all of it."""
+    times = info.get("time")
+    is_done = isinstance(times, dict) and times.get("completed")
+    is_open = info.get("role") == "assistant" and not is_done and not info.get("error")
+    return is_open and time.time() * 1000 - at_ms < _LONGEST_MS
 
 
 def _text(parts: list[dict[str, Any]], is_wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> str:
@@ -194,6 +229,8 @@ def _answer(key: str, at_ms: int, info: dict[str, Any], parts: list[dict[str, An
         is_aborted = error.get("name") == "MessageAbortedError"
         reason = first_line(str((data or {}).get("message") or error.get("name") or "error"), 200)
         yield Ended(at_ms, "canceled" if is_aborted else "error", reason)
+    elif info.get("finish") not in (None, "tool-calls"):
+        yield Ended(at_ms, "success")
 
 
 def _tokens(usage: Any) -> Tokens:

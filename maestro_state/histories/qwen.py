@@ -136,6 +136,8 @@ class Parser:
                 yield Said([key], self._at_ms, "assistant", text, calls or None, model=line.model)
                 if text.startswith("[API Error:"):
                     yield Ended(self._at_ms, "error", first_line(text, 200))
+                elif not calls:
+                    yield Ended(self._at_ms, "success")
         elif line.type == "tool_result":
             yield from _results(key, self._at_ms, parts)
         elif line.type == "system":

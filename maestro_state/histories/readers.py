@@ -30,5 +30,6 @@ class Reader(Protocol):
 def reader_of(tool: str) -> Reader:
     """Return what reads a tool's histories."""
     if tool not in TOOLS:
-        raise InvalidValue(f"'{tool[:40]}' keeps no history that is known here", hint=", ".join(TOOLS))
+        known = f"{', '.join(TOOLS)}, or a file: .json, .md, .zip"
+        raise InvalidValue(f"'{tool[:40]}' keeps no history that is known here", hint=known)
     return cast(Reader, import_module(f"maestro_state.histories.{tool}"))

@@ -6,13 +6,14 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from urllib.parse import quote
 
-from maestro_state.errors import FileCorrupt
-from maestro_state.histories.lines import stamped
-from maestro_state.histories.values import Stamped
+from maestro_state.errors import FileCorrupt, MaestroError
+from maestro_state.histories.lines import open_history, stamped
+from maestro_state.histories.values import Broken, Stamped, Step
 
 
 def database(path: str) -> Stamped:
@@ -24,9 +25,9 @@ def database(path: str) -> Stamped:
 def is_database(path: str) -> bool:
     """Tell whether a file is one of SQLite's."""
     try:
-        with open(path, "rb") as file:
+        with open_history(path) as file:
             return file.read(16) == b"SQLite format 3\0"
-    except OSError:
+    except (MaestroError, OSError):
         return False
 
 
@@ -46,17 +47,37 @@ def reading(path: str) -> Iterator[sqlite3.Connection]:
             copy = os.path.join(folder, "history.db")
             shutil.copyfile(log, f"{copy}-wal")  # the log first: what it lacks then is in the database
             shutil.copyfile(path, copy)
-            with closing(sqlite3.connect(copy)) as connection:
-                connection.row_factory = sqlite3.Row
+            with closing(_prepared(sqlite3.connect(copy))) as connection:
                 yield connection
-    except sqlite3.Error as error:
-        raise FileCorrupt(f"{path} cannot be read: {error}") from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of a damage quotes it
+        reason = str(error) if isinstance(error, sqlite3.Error) else "the database is damaged"
+        raise FileCorrupt(f"{path} cannot be read: {reason}") from error
 
 
 def _open(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
+    return _prepared(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True))
+
+
+def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     return connection
+
+
+def until_damaged(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield what a conversation tells, as far as its database can be read, and where that ends."""
+    number = 1
+    try:
+        for step in steps:
+            yield step
+            number += 1
+    except (sqlite3.Error, UnicodeDecodeError):
+        yield Broken(number, "the database is damaged here")
+
+
+def text_in(value: object) -> str | None:
+    """Return a text; None where something else is in its place: SQLite keeps whatever it is given."""
+    return value if isinstance(value, str) and value else None
 
 
 def tables(connection: sqlite3.Connection) -> set[str]:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Container, Iterator
 from typing import Generic, TypeVar
 
+from maestro_state.errors import FileCorrupt
 from maestro_state.histories.lines import decoded, open_history
 from maestro_state.histories.readers import Reader
+from maestro_state.histories.sqlite import database
 from maestro_state.histories.values import Broken, Conversation, Step
 
 _L = TypeVar("_L")
@@ -34,22 +36,26 @@ class Growing:
         self._reader, self._conversation, self._seen = reader, conversation, seen
         self._tail: Tail[object] | None = None
         self._offset = 0
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: list[int] | None = None
 
     def more(self) -> Iterator[Step]:
         """Yield what is new; a history that was cut or replaced is read again from its beginning."""
         path = self._conversation.path
         try:
             found = os.stat(path)
+            # What a database's log has is not in it yet.
+            stamp = [found.st_ino, *database(path).stamp]
         except FileNotFoundError:
             return  # being replaced, or gone: what was seen stays
-        stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if stamp == self._stamp and not os.path.exists(f"{path}-wal"):
+        if stamp == self._stamp:
             return
         before, self._stamp = self._stamp, stamp
         begin = getattr(self._reader, "tail", None)
         if begin is None:
-            yield from self._again(path)
+            try:
+                yield from self._again(path)
+            except FileCorrupt:
+                self._stamp = None  # it was being written
             return
         if self._tail is None or found.st_size < self._offset or (before and before[0] != found.st_ino):
             self._tail, self._offset = begin(self._seen), 0

@@ -63,18 +63,28 @@ class Turn:
             self.is_changed = True
         return self.is_changed or self.before is None
 
+    def usage(self, external_id: str | None) -> Usage:
+        """Return what it consumed as runs tell it: what was read from or written to a cache was sent, too."""
+        tokens = self.turned.tokens
+        is_told = tokens.total > 0
+        return Usage(
+            model=self.model,
+            tokens_input=tokens.total - tokens.output if is_told else None,
+            tokens_output=tokens.output if is_told else None,
+            tokens_cache_read=tokens.cache_read or None,
+            tokens_cache_write=tokens.cache_write or None,
+            tokens_reasoning=tokens.reasoning or None,
+            cost=self.turned.cost,
+            tool_session=external_id,
+        )
+
     def run(self, tool: str, external_id: str, user: str, output: OutputRef | None, prompt_digest: str | None) -> Run:
         """Return the run of the turn as it stands."""
         status = self.status or ("success" if self.has_answer else "error")
         error = self.error if self.status else (None if self.has_answer else UNANSWERED)
-        tokens, is_told = self.turned.tokens, bool(self.turned.tokens.total)
-        usage = Usage(
-            model=self.model or (self.before.usage.model if self.before and self.before.usage else None),
-            tokens_input=tokens.input if is_told else None,
-            tokens_output=tokens.output if is_told else None,
-            cost=self.turned.cost,
-            tool_session=external_id,
-        )
+        usage = self.usage(external_id)
+        if usage.model is None and self.before and self.before.usage:
+            usage = msgspec.structs.replace(usage, model=self.before.usage.model)
         if self.before is not None:
             return msgspec.structs.replace(
                 self.before,

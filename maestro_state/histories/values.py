@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from maestro_state.errors import MaestroError
+
 
 class Tokens(msgspec.Struct, frozen=True, gc=False):
     """What answers consumed: input without what was cached, output with reasoning (which is also told by itself)."""
@@ -101,6 +103,7 @@ class Conversation(msgspec.Struct, kw_only=True):
     stamp: list[int] = []  #: changes whenever the conversation does
     read: Callable[[Container[str]], Iterator[Step]]  #: takes the keys that are known already
     children: list[Conversation] = []  #: what its sub-agents said
+    unreadable: list[tuple[str, MaestroError]] = []  #: files of its sub-agents that cannot be read, and why
     call_id: str | None = None  #: of a child: the call that started it
     project: str | None = None  #: the folder of its project by its SHA-256, where no path is told
 
@@ -113,7 +116,12 @@ class Conversation(msgspec.Struct, kw_only=True):
 
             return self.project == hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()
         cwd = os.path.normpath(self.cwd)
-        return cwd == root or cwd.startswith(root.rstrip("/") + "/")
+        # Some tools note the way somebody came by, through a link, and a project is the folder that it leads to.
+        return _is_in(cwd, root) or (os.path.isabs(cwd) and "\0" not in cwd and _is_in(os.path.realpath(cwd), root))
+
+
+def _is_in(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 class Stamped(msgspec.Struct, frozen=True):

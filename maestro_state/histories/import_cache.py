@@ -37,7 +37,7 @@ class _Stored(msgspec.Struct):
     files: dict[str, SeenFile] = {}
 
 
-class Seen:
+class ImportCache:
     """The files that were imported, by tool and path."""
 
     def __init__(self, project: Project) -> None:

@@ -25,6 +25,7 @@ from maestro_state.models.message import id_order
 from maestro_state.models.names import slug_of
 from maestro_state.models.run import OutputRef, Run, last_output
 from maestro_state.models.session import Counters, Session, Stats
+from maestro_state.models.strict_json import DEPTH_MAX, is_deeper
 from maestro_state.vocabulary import SessionState
 
 #: Lines that are gathered before they are written.
@@ -65,6 +66,14 @@ def _drafted(generation: Generation | _Nothing, conversation: Conversation, fact
     draft = Draft(cast(Generation, generation), conversation, facts, is_dry=is_dry)
     draft.take(conversation.read(draft.seen))
     return draft.finish()
+
+
+def _shallow(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call whose arguments everybody can read: nested deeper, they are kept as text."""
+    arguments = call.get("args")
+    if not isinstance(arguments, dict | list) or not is_deeper(arguments, DEPTH_MAX):
+        return call
+    return {**call, "args": {"arguments": msgspec.json.encode(arguments).decode()}}
 
 
 class Draft:
@@ -182,7 +191,7 @@ class Draft:
             return
         parts: dict[str, Any] = {}
         if said.calls:
-            parts["tool_calls"] = said.calls
+            parts["tool_calls"] = [_shallow(call) for call in said.calls]
         if said.results:
             parts["tool_results"] = said.results
         if turn is not None:
