@@ -6,6 +6,7 @@ to go on from, and what did not change is linked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -27,9 +28,9 @@ from maestro_state.models.message import id_order
 from maestro_state.models.run import Run, last_output
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls.checkpoints import Before, Moment
-from maestro_state.state.calls.index import entry_of, index_session, read_summary
-from maestro_state.upkeep.streams import is_of_this_history, merge_streams, write_streams
-from maestro_state.upkeep.unlocked import once_unlocked
+from maestro_state.state.calls.index import entry_of, read_summary
+from maestro_state.upkeep.archive_lock import once_unlocked
+from maestro_state.upkeep.stream_archiving import is_of_this_history, merge_streams, write_streams
 from maestro_state.vocabulary import FROZEN
 
 Part = TypeVar("Part", ContextItem, Run)
@@ -48,9 +49,11 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class Checkpoints:
     """Writes sessions to their archives."""
 
-    def __init__(self, server: Server, places: Places) -> None:
+    def __init__(self, server: Server, places: Places, index: Callable[[IndexRow], object] | None = None) -> None:
+        """Take what puts a session's row into the checkout's index, where that is not to be done one by one."""
         self._server = server
         self._places = places
+        self._index = index or places.project.index_refresh
 
     def checkpoint(self, session_id: str) -> Checkpoint:
         """Bring a session's archive up to date, verify it, and let the server know. Repeatable, safe at once.
@@ -75,7 +78,7 @@ class Checkpoints:
             if not verify(home, live.id).ok:
                 raise ArchiveFailed(f"the archive of {live.id} does not hold what was written to it")
         if self._places.is_own(moment.project):
-            self._places.project.index_refresh(IndexRow.of(moment.session))
+            self._index(IndexRow.of(moment.session))
         current = self._mark(live.id, moment.last_id)
         if written and moment.session.state in FROZEN:
             # Last: whoever waits for the archive has it by now, and it is whole without.
@@ -89,12 +92,12 @@ class Checkpoints:
         server_ms = self._server.fetch(archiving.read_time())
         marked = self._server.run(archiving.mark_archived(terms, session_id, last_id, server_ms))
         if marked.summary:
-            self._server.run(index_session(terms, entry_of(session_id, marked.summary)))
+            self._server.index(entry_of(session_id, marked.summary))
         elif marked.word == "MOVED":
             # It changed while it was written. Said once: a session that always does is not late for ever.
             newest = self._server.fetch(read_summary(terms, session_id))
             if newest:
-                self._server.run(index_session(terms, entry_of(session_id, newest), is_on_disk=True))
+                self._server.index(entry_of(session_id, newest), is_on_disk=True)
         return bool(marked.word == "OK")
 
     def _written(self, live: Live, home: Home) -> tuple[Moment, bool]:

@@ -19,8 +19,8 @@ from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import claims, runs
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as session_ops
+from maestro_state.upkeep.archive_lock import once_unlocked
 from maestro_state.upkeep.checkpoint import Checkpoints
-from maestro_state.upkeep.unlocked import once_unlocked
 
 #: Sessions that a list freezes, at most of each kind; the sweep does the rest.
 NOTICED_MAX = 20
@@ -70,7 +70,7 @@ class Expiry:
         if found.word == "BAD_STATE" and self._have_ended(session_id):
             found = self._server.run(archiving.expire_session(terms, session_id, now_ms, horizon_ms))
         if found.summary:
-            self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, found.summary)))
+            self._server.index(index_ops.entry_of(session_id, found.summary))
         return str(found.word)
 
     def _have_ended(self, session_id: str) -> bool:
@@ -81,7 +81,7 @@ class Expiry:
                 call = claims.recover_run(terms, session_id, run_id, self._server.now_ms())
                 verdict, summary = self._server.run(call)
                 if summary:
-                    self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
+                    self._server.index(index_ops.entry_of(session_id, summary))
                 verdicts.append(verdict)
         except (NotFound, Refused):
             return False  # frozen or gone meanwhile

@@ -34,7 +34,7 @@ from maestro_state.mirror.writer import Generation, replacing
 from maestro_state.models.names import is_sent_reference, is_session_id
 from maestro_state.state.calls import parcels
 from maestro_state.state.calls.parcels import BEGIN, END, FAILED, NONE, PART, Piece
-from maestro_state.upkeep.unlocked import once_unlocked
+from maestro_state.upkeep.archive_lock import once_unlocked
 from maestro_state.vocabulary import FROZEN
 
 #: Seconds to wait for a worker to answer, and then for each piece.
@@ -93,7 +93,7 @@ class Pull:
             return self._fetched(ref, token, progress)
         finally:
             with suppress(ServerUnavailable):
-                self._server.fetch(parcels.leave(self._server.terms, token))
+                self._server.fetch(parcels.remove(self._server.terms, token))
 
     def _fetched(self, ref: str, token: str, progress: Callable[[int, int], None] | None) -> Pulled:
         session_id = self._begun(ref, token)
@@ -120,12 +120,13 @@ class Pull:
             if without and (len(without) >= workers or attempt > 3 * workers):
                 raise SessionNotFound(ref, hint="maestro session list --all shows what this checkout knows")
             self._server.fetch(parcels.wait_for(self._server.terms, token))
+            profile = ""
             try:
-                self._queue.enqueue_sending(ref, token, attempt)
+                profile = self._queue.enqueue_sending(ref, token, attempt)
                 piece = self._next(token, ANSWER_S)
             except BaseException:  # also when interrupted: no worker shall take what nobody waits for
                 with suppress(ServerUnavailable):
-                    self._queue.withdraw_sending(token, attempt)
+                    self._queue.withdraw_sending(token, attempt, profile)
                 raise
             if piece.kind == NONE:
                 without.add(piece.name)

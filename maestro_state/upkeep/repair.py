@@ -29,7 +29,9 @@ class Repair:
 
         Everything that is taken off is set aside first, as the server gives it out and takes it back (DUMP, RESTORE).
         """
-        return [self._repair(row) for row in self._quarantine.rows() if row.id != ops.INDEX]
+        done = [self._repair(row) for row in self._quarantine.rows() if row.id != ops.INDEX]
+        self._server.run_all(index_ops.recount_states(self._server.terms))
+        return done
 
     def _repair(self, row: Quarantined) -> str:
         if row.code == "newer_format":
@@ -49,7 +51,7 @@ class Repair:
             self._quarantine.release([row.id])
             return f"{row.id} is on disk without its {', '.join(wrong)}, kept in {aside}"
         self._server.run(ops.drop_keys(terms, row.id, NAMES["session"]))
-        self._server.run(index_ops.forget_session(terms, row.id))
+        self._server.unindex(row.id)
         self._quarantine.release([row.id])
         return f"{row.id} is off the server, kept in {aside}; its archive is as it was"
 
@@ -58,13 +60,13 @@ class Repair:
         terms = self._server.terms
         try:
             if not self._server.connection.call("EXISTS", *terms.keys.session(session_id)):
-                self._server.run(index_ops.forget_session(terms, session_id))
+                self._server.unindex(session_id)
                 return True
             self._server.fetch(session_ops.read_session(terms, session_id, self._server.now_ms()))
             Checkpoints(self._server, self._places).checkpoint(session_id)
             summary = self._server.fetch(index_ops.read_summary(terms, session_id))
             if summary:
-                self._server.run(index_ops.index_session(terms, index_ops.entry_of(session_id, summary)))
+                self._server.index(index_ops.entry_of(session_id, summary))
         except ServerUnavailable:
             raise
         except SessionNotFound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.zipped import read_zip
 from maestro_state.models.imports import Imported, ImportedTokens, ImportFailure, ImportReport
 from maestro_state.models.run import Run
-from maestro_state.upkeep.unlocked import once_unlocked
+from maestro_state.upkeep.archive_lock import once_unlocked
 
 #: Ending of a file → what it is.
 KINDS = {".json": "export", ".md": "page", ".zip": "archive"}
@@ -27,8 +27,12 @@ def is_exported(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in KINDS
 
 
-def take_back(places: Places, paths: Sequence[str], *, now: str, dry_run: bool = False) -> ImportReport:
-    """Make archived sessions of exported documents and zipped archives. One that is here already stays as it is."""
+def take_back(
+    places: Places, paths: Sequence[str], *, now: str, is_live: Callable[[str], bool], dry_run: bool = False
+) -> ImportReport:
+    """Make archived sessions of exported documents and zipped archives. One that is here already stays as it is, on
+    disk or on the server: `is_live` tells of one that is not over in this project.
+    """
     for path in paths:
         if not is_exported(path):
             raise InvalidValue(f"{path} is no export", hint="a file that ends with .json, .md or .zip")
@@ -37,18 +41,18 @@ def take_back(places: Places, paths: Sequence[str], *, now: str, dry_run: bool =
     rows, errors = [], []
     for path in paths:
         try:
-            rows.append(_taken(places, os.path.abspath(path), now, dry_run=dry_run))
+            rows.append(_taken(places, os.path.abspath(path), now, is_live, dry_run=dry_run))
         except (MaestroError, OSError) as error:
-            reason = str(error) if isinstance(error, MaestroError) else os.strerror(error.errno or 0)
-            errors.append(ImportFailure(path, reason))
+            errors.append(ImportFailure.of(path, error))
     return ImportReport(imported=rows, errors=errors, dry_run=dry_run)
 
 
-def _taken(places: Places, path: str, now: str, *, dry_run: bool) -> Imported:
+def _taken(places: Places, path: str, now: str, is_live: Callable[[str], bool], *, dry_run: bool) -> Imported:
     kind = KINDS[os.path.splitext(path)[1].lower()]
     home = places.own
     if kind == "archive":
-        session_id, status = once_unlocked(lambda: read_zip(home, path, dry_run=dry_run))
+        with open_history(path) as zipped:
+            session_id, status = once_unlocked(lambda: read_zip(home, zipped, path, dry_run=dry_run))
         if dry_run and status == "new":
             return _row(kind, session_id, status, 0, [])
         one = ArchivedSession(home, session_id)
@@ -60,7 +64,7 @@ def _taken(places: Places, path: str, now: str, *, dry_run: bool) -> Imported:
     if len(content) > DOCUMENT_MAX:
         raise FileCorrupt(f"{path} is larger than what is read whole")
     document = read_json(content, path) if kind == "export" else read_page(content, path)
-    is_here = document.session.id in home.ids()
+    is_here = document.session.id in home.ids() or is_live(document.session.id)
     if not is_here and not dry_run:
         _write(places, document, {"source": kind, "external_id": document.session.id, "path": path}, now)
     runs = [run for run, _, _, _ in document.runs]
@@ -76,8 +80,15 @@ def _write(places: Places, document: Document, origin: dict[str, str], now: str)
 def _row(kind: str, session_id: str, status: str, messages: int, runs: list[Run]) -> Imported:
     used = [run.usage for run in runs if run.usage]
     costs = [one.cost for one in used if one.cost is not None]
+    sent, said = sum(one.tokens_input or 0 for one in used), sum(one.tokens_output or 0 for one in used)
+    read = sum(one.tokens_cache_read or 0 for one in used)
+    written = sum(one.tokens_cache_write or 0 for one in used)
     tokens = ImportedTokens(
-        input=sum(one.tokens_input or 0 for one in used), output=sum(one.tokens_output or 0 for one in used)
+        input=max(0, sent - read - written),  # a run's has what was cached in it
+        cache_read=read,
+        cache_write=written,
+        output=said,
+        reasoning=sum(one.tokens_reasoning or 0 for one in used),
     )
     row = Imported(
         source=kind,

@@ -10,7 +10,9 @@ from maestro_state.models.lease import Lease
 from maestro_state.state.calls import checkpoints, index
 from maestro_state.state.calls import leases as ops
 from maestro_state.state.calls.checkpoints import read_time
-from maestro_state.state.calls.leases import CLEANED, LEASE_MS, SCHEDULE, SWEPT
+from maestro_state.state.calls.leases import CLEANED, LEASE_MS, SCHEDULE, SWEPT, is_due
+
+__all__ = ["BEAT_S", "Schedule", "is_due"]
 
 #: Seconds between two heartbeats of the active one: two may be lost.
 BEAT_S = LEASE_MS[SCHEDULE] / 1000 / 3
@@ -55,10 +57,11 @@ class Schedule:
 
     def has_work(self, within_s: float) -> bool:
         """Tell whether a pass would find something: changes that are not on disk, open runs, sessions that end soon."""
-        server = self._server
+        terms = self._server.terms
         soon_ms = self.now_ms() + int(within_s * 1000)
-        return bool(
-            server.fetch(checkpoints.count_dirty(server.terms))
-            or server.fetch(index.running_sessions(server.terms))
-            or server.fetch(checkpoints.due_sessions(server.terms, soon_ms, 1))
-        )
+        queries = [
+            *checkpoints.count_dirty(terms),
+            *index.running_sessions(terms),
+            *checkpoints.any_due(terms, soon_ms),
+        ]
+        return any(self._server.fetch_all(queries))
