@@ -19,12 +19,14 @@ from maestro_state.fs.handles import Folder
 from maestro_state.fs.opening import open_own_file, replace_file
 from maestro_state.fs.private import is_inside, open_private_folder, read_private, state_home, user_home
 from maestro_state.local.project import Project
-from maestro_state.search.store import FILE, LOCK, TABLES, Store, is_private, number_of
+from maestro_state.search.store import FILE, LOCK, TABLES, WAIT_S, Store, is_private, number_of
 
 FOLDER = "cache"
 _BESIDE = ("-wal", "-shm", "-journal")
+#: All files of a cache.
+FILES = (FILE, *(FILE + end for end in _BESIDE))
 #: The number of this form; any other is made anew.
-SCHEMA = 1
+SCHEMA = 2
 
 #: Seconds to wait for somebody else's change, none of which takes a tenth of that.
 _BUSY_S = 60.0
@@ -72,7 +74,7 @@ def _opened(folder: Folder, root: str, environment: Mapping[str, str], *, anew: 
     if not anew:
         with suppress(NotOurs):
             return _open_own(folder, root, records)
-    with folder.locked(LOCK):
+    with folder.locked(LOCK, wait_s=WAIT_S):
         if not anew:
             with suppress(NotOurs):  # somebody else was faster
                 return _open_own(folder, root, records)
@@ -115,7 +117,7 @@ def _connect(folder: Folder) -> sqlite3.Connection:
 def _make(folder: Folder, root: str, records: str | None) -> sqlite3.Connection:
     """Make an empty cache; the lock is held. Those who have the old one open keep what they have."""
     _looked_into.pop(root, None)
-    for name in (FILE, *(FILE + end for end in _BESIDE)):
+    for name in FILES:
         found = folder.status(name)
         if found is not None and stat.S_ISDIR(found.st_mode):
             folder.move(name, f"{name}.{os.urandom(4).hex()}")
@@ -159,7 +161,7 @@ def _note(folder: Folder, root: str, records: str) -> None:
 
 def _is_made_here(folder: Folder, root: str, records: str) -> bool:
     """Tell whether all files have the mode that they get here, and the first one the numbers that it got."""
-    for name in (FILE + end for end in _BESIDE):
+    for name in FILES[1:]:
         found = folder.status(name)
         if found is not None and not is_private(found):
             return False

@@ -36,7 +36,7 @@ def snippet(text: str, terms: list[Term]) -> str:
 
 def _found(text: str, terms: list[Term]) -> list[tuple[int, int, int]]:
     folded = fold(text)
-    return sorted((*span, at) for at, term in enumerate(terms) for span in places(folded, term, most=_MOST))
+    return sorted((*span, at) for at, term in enumerate(terms) for span in places(text, folded, term, most=_MOST))
 
 
 def _window(found: list[tuple[int, int, int]]) -> int:

@@ -18,6 +18,8 @@ from maestro_state.search.words import split
 
 FILE = "search.db"
 LOCK = "search.lock"
+#: Seconds to wait for whoever changes the cache: what one holds it for takes less, unless it was stopped meanwhile.
+WAIT_S = 20.0
 #: Under which name it is noted when all archives were scanned.
 SCAN = "scan"
 
@@ -92,11 +94,11 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the cache against everybody else who changes it; they wait."""
+        """Hold the cache against everybody else who changes it; they wait. TimeoutError where one does not let go."""
         if self._folder is None:
             yield
             return
-        with self._folder.locked(LOCK):
+        with self._folder.locked(LOCK, wait_s=WAIT_S):
             yield
 
     @contextmanager
@@ -183,12 +185,20 @@ class Store:
         """Remove everything that a session said."""
         self.remove(self.entries(number).values())
 
-    def forget(self, session_id: str) -> None:
-        """Remove a session."""
+    def forget(self, session_id: str) -> bool:
+        """Remove a session; tell whether it was there."""
         found = self.database.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
         if found:
             self.clear(found[0])
             self.database.execute("DELETE FROM session WHERE number = ?", found)
+        return bool(found)
+
+    def erase(self, session_ids: Iterable[str]) -> None:
+        """Remove sessions, and every word that only they had: for what was deleted, and must be found by nobody."""
+        known = [session_id for session_id in session_ids if self.forget(session_id)]
+        if known:
+            # The index only notes that a row is gone; its words stay in the file until all are put in one place.
+            self.optimize()
 
     def optimize(self) -> None:
         """Have all words in one place: takes a tenth of what reading them took."""

@@ -19,8 +19,12 @@ QUERY_MAX, TERMS_MAX = 1000, 50
 _CUTS = re.compile(r"(?<=[a-zß-öø-ÿ0-9])(?=[A-ZÀ-ÖØ-Þ])|(?<=[A-ZÀ-ÖØ-Þ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
 #: Letters of scripts that are written without spaces: each is a word of its own.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_JOINED = re.compile(f"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{{2}}[a-zß-öø-ÿ]|[{_UNSPACED}]")
+_JOINED = re.compile(f"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{{2}}[a-zß-öø-ÿ]|[{_UNSPACED}]|[ßẞ]")
+#: A letter that is two in capitals, and for those who have no key for it.
+_SHARP = str.maketrans({"ß": "ss", "ẞ": "SS"})
+_DOUBLE = re.compile(r"ss|ß|.", re.DOTALL)
 _WORD = re.compile(r"[^\W_]+")
+_EDGE = re.compile(rf"(?<![^\W_])|(?![^\W_])|(?<=[{_UNSPACED}])|(?=[{_UNSPACED}])|{_CUTS.pattern}")
 _ONE_UNSPACED = re.compile(f"([{_UNSPACED}])")
 _TERM = re.compile(r'"([^"]*)"?|([^"\s]+)')
 
@@ -34,13 +38,20 @@ class Term(NamedTuple):
 
 
 def split(text: str) -> str | None:
-    """Return the parts of joined names in a text (fixLoginCookie, 修复), as words; None when it has none.
+    """Return the parts of joined names in a text (fixLoginCookie, 修复), as words, and what is written with ß with ss;
+    None when it has none.
 
     Names joined by anything else than letters and digits are split by the index itself.
     """
     if _JOINED.search(text) is None:
         return None
-    return " ".join(" ".join(parts) for word in _WORD.findall(text) if len(parts := _parts(word)) > 1) or None
+    found = []
+    for word in _WORD.findall(text):
+        if len(parts := _parts(word)) > 1:
+            found += parts
+        if (spelled := word.translate(_SHARP)) != word:
+            found += dict.fromkeys((spelled, *_parts(spelled)))
+    return " ".join(found) or None
 
 
 def _parts(word: str) -> list[str]:
@@ -78,6 +89,7 @@ def match(found: list[Term]) -> str:
 def _quoted(term: Term) -> str:
     star = " *" if term.is_prefix else ""
     forms = dict.fromkeys((" ".join(term.words), " ".join(term.apart)))
+    forms |= dict.fromkeys(form.translate(_SHARP) for form in forms)
     return "(" + " OR ".join(f'"{form}"{star}' for form in forms) + ")"
 
 
@@ -106,16 +118,35 @@ def _pattern(term: Term) -> re.Pattern[str]:
     """Return what finds a term in a folded text: between marks of any kind, and inside of joined names."""
     gap, marks = r"[\W_]+", "[\u0300-\u036f]*"
     end = "" if term.is_prefix else r"(?![^\W_])"
-    exact = gap.join(marks.join(map(re.escape, fold(word))) for word in term.words)
-    loose = r"[\W_]*".join(marks.join(map(re.escape, fold(word))) for word in term.apart)
+    sharp = f"(?:s{marks}s|ß)"
+
+    def written(word: str) -> str:
+        letters = _DOUBLE.findall(fold(word))
+        return marks.join(sharp if one in ("ss", "ß") else re.escape(one) for one in letters)
+
+    exact = gap.join(map(written, term.words))
+    loose = r"[\W_]*".join(map(written, term.apart))
     return re.compile(rf"(?<![^\W_]){exact}{end}|{loose}")
 
 
-def places(text: str, term: Term, *, most: int) -> list[tuple[int, int]]:
-    """Return where a term is in a folded text, the first ones."""
-    found = []
-    for place in _pattern(term).finditer(text):
-        found.append(place.span())
-        if len(found) >= most:
-            break
-    return found
+def places(text: str, folded: str, term: Term, *, most: int) -> list[tuple[int, int]]:
+    """Return where a term is in a text that was also folded, the first ones: as words, or as parts of joined names.
+
+    The index reads some letters otherwise; where it found a term that is nowhere a word here, every place is told.
+    """
+    found: list[tuple[int, int]] = []
+    inside: list[tuple[int, int]] = []
+    for place in _pattern(term).finditer(folded):
+        start, end = place.span()
+        if _is_edge(text, start) and (term.is_prefix or _is_edge(text, end)):
+            found.append((start, end))
+            if len(found) >= most:
+                break
+        elif len(inside) < most:
+            inside.append((start, end))
+    return found or inside
+
+
+def _is_edge(text: str, at: int) -> bool:
+    """Tell whether a word, or a part of a joined name, begins or ends somewhere in a text."""
+    return _EDGE.match(text, at) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 
 from maestro_state.errors import MaestroError
 from maestro_state.local.project import Project
@@ -18,15 +19,18 @@ def forget(project: Project, session_ids: Collection[str]) -> None:
         return
     import sqlite3  # only where there is something to do
 
-    from maestro_state.search.opening import open_store
+    from maestro_state.search.opening import FILES, FOLDER, open_store
     from maestro_state.search.store import SCAN
 
     try:
         with open_store(project, os.environ) as store, store.changing():
             with store.transaction():
-                for session_id in session_ids:
-                    store.forget(session_id)
+                store.erase(session_ids)
                 store.note(SCAN, "")
             store.shed()
+    except TimeoutError:  # whoever changes it does not let go: in a cache that is gone nobody finds anything
+        with suppress(OSError, MaestroError), project.folder(FOLDER) as folder:
+            for name in FILES:
+                folder.remove(name)
     except (OSError, MaestroError, sqlite3.Error):
         return

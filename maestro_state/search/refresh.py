@@ -95,8 +95,7 @@ class CatchingUp:
     def _forget(self, gone: list[str]) -> None:
         if gone:
             with self._store.transaction():
-                for session_id in gone:
-                    self._store.forget(session_id)
+                self._store.erase(gone)
             self._store.shed()
 
     def _read(
