@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from maestro_state.models.session import Field, Session, SessionList, SessionStatus, SessionSummary, Terminal
     from maestro_state.models.usage import UsageReport
     from maestro_state.models.work import Accepted, Breadcrumb, WorkSession, WorkView
+    from maestro_state.recording.recorder import Recorder, record
     from maestro_state.state.access import Account, access_list
     from maestro_state.tools.tools_file import ToolRow
     from maestro_state.upkeep.sweep import SweepReport
@@ -47,10 +48,11 @@ __all__ = [
     "Accepted", "Account", "Activity", "Added", "AsyncMaestro", "Breadcrumb", "CleanupReport", "ContextItem",
     "Discussion", "Event", "Field", "Filters", "Found", "Happening", "Hit", "ImportFailure", "ImportReport", "Imported",
     "Leak", "ListedItem", "Liveness", "Maestro",
-    "MaestroError", "Message", "Meta", "Node", "NotFound", "Refused", "ReplayOutcome", "Run", "ServerUnavailable",
-    "Session", "SessionList", "SessionState", "SessionStatus", "SessionSummary", "StackStatus", "StackStopped",
-    "SweepReport", "Terminal", "ToolOptions", "ToolRow", "TranscriptEvent", "Usage", "UsageError", "UsageReport",
-    "WorkFailed", "WorkSession", "WorkStats", "WorkView", "__version__", "access_list", "preload",
+    "MaestroError", "Message", "Meta", "Node", "NotFound", "Recorder", "Refused", "ReplayOutcome", "Run",
+    "ServerUnavailable", "Session", "SessionList", "SessionState", "SessionStatus", "SessionSummary", "StackStatus",
+    "StackStopped", "SweepReport", "Terminal", "ToolOptions", "ToolRow", "TranscriptEvent", "Usage", "UsageError",
+    "UsageReport", "WorkFailed", "WorkSession", "WorkStats", "WorkView", "__version__", "access_list", "preload",
+    "record",
 ]  # fmt: skip
 
 #: Where public names live; what is in none of these modules is nobody's to rely on. All errors are in `errors`.
@@ -77,6 +79,7 @@ _HOMES = {
     "local.stack": "StackStatus StackStopped",
     "mirror.leaks": "Leak",
     "mirror.retention": "CleanupReport",
+    "recording.recorder": "Recorder record",
     "upkeep.sweep": "SweepReport",
     "state.access": "Account access_list",
 }

@@ -37,7 +37,7 @@ SOURCES = (
     Source("maestro_state.api.context", "Context"),
     Source("maestro_state.api.tools", "Tools"),
     Source("maestro_state.api.runs", "Runs", "maestro_state.live.runs.AsyncLiveRuns"),
-    Source("maestro_state.upkeep.leases", "Schedule"),
+    Source("maestro_state.upkeep.scheduler_lease", "Schedule"),
     Source("maestro_state.upkeep.doctor", "Health"),
     Source("maestro_state.api.work", "Work"),
     Source("maestro_state.local.stack", "Stack"),

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from maestro_state.api.maestro import Maestro
 from maestro_state.net.fork import let_go_in_child
-from maestro_state.net.threads import in_thread
+from maestro_state.net.threads import in_verb_thread
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Companion:
 
     async def call(self, enter: Callable[[Maestro], R], verb: Callable[[R], T]) -> T:
         """Enter a room and call a verb there, in a thread. Canceled, the call is not made, or done to its end."""
-        return await in_thread(self._call, enter, verb)
+        return await in_verb_thread(self._call, enter, verb)
 
     def _call(self, enter: Callable[[Maestro], R], verb: Callable[[R], T]) -> T:
         with self._counted():

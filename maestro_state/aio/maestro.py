@@ -22,18 +22,22 @@ if TYPE_CHECKING:
     from maestro_state.aio.rooms.discussions import AsyncDiscussions
     from maestro_state.aio.rooms.doctor import AsyncHealth
     from maestro_state.aio.rooms.histories import AsyncHistories
-    from maestro_state.aio.rooms.leases import AsyncSchedule
     from maestro_state.aio.rooms.runs import AsyncRuns
+    from maestro_state.aio.rooms.scheduler_lease import AsyncSchedule
     from maestro_state.aio.rooms.search import AsyncSearch
     from maestro_state.aio.rooms.sessions import AsyncSessions
     from maestro_state.aio.rooms.stack import AsyncStack
     from maestro_state.aio.rooms.tools import AsyncTools
     from maestro_state.aio.rooms.work import AsyncWork
+    from maestro_state.live.budgets import AsyncBudgets
     from maestro_state.live.claims import AsyncClaims
     from maestro_state.live.follow import AsyncFollow
+    from maestro_state.live.ledger import AsyncLedger
     from maestro_state.live.messages import AsyncMessages
+    from maestro_state.live.metrics import AsyncMetrics
     from maestro_state.live.queue import AsyncQueue
     from maestro_state.live.tokens import AsyncTokens
+    from maestro_state.live.workers import AsyncWorkers
     from maestro_state.local.project import Project
     from maestro_state.local.settings import Settings
     from maestro_state.mirror.places import Places
@@ -178,8 +182,29 @@ class AsyncMaestro:
         return AsyncTokens(self.server)
 
     @cached_property
+    def budgets(self) -> AsyncBudgets:
+        """Set, list and remove budgets."""
+        from maestro_state.live.budgets import AsyncBudgets
+
+        return AsyncBudgets(self.server, self.sessions)
+
+    @cached_property
+    def ledger(self) -> AsyncLedger:
+        """Charge and count runs."""
+        from maestro_state.live.ledger import AsyncLedger
+
+        return AsyncLedger(self.server)
+
+    @cached_property
+    def metrics(self) -> AsyncMetrics:
+        """Read what `/metrics` tells."""
+        from maestro_state.live.metrics import AsyncMetrics
+
+        return AsyncMetrics(self.server, self.queue)
+
+    @cached_property
     def context(self) -> AsyncContext:
-        """Add, list, show, remove and refresh what runs are sent along."""
+        """Add, list, show, remove and refresh what runs are sent."""
         from maestro_state.aio.rooms.context import AsyncContext
 
         return AsyncContext(self._companion, lambda maestro: maestro.context)
@@ -218,7 +243,15 @@ class AsyncMaestro:
         """Wake workers and count them."""
         from maestro_state.live.queue import AsyncQueue
 
-        return AsyncQueue(self.server, self.settings.queue_url, is_cluster=self.blocking.is_cluster)
+        is_cluster, is_routed = self.blocking.is_cluster, not self.address.is_embedded
+        return AsyncQueue(self.server, self.settings.queue_url, is_cluster=is_cluster, is_routed=is_routed)
+
+    @cached_property
+    def workers(self) -> AsyncWorkers:
+        """List who carries out runs, and what each has."""
+        from maestro_state.live.workers import AsyncWorkers
+
+        return AsyncWorkers(self.server)
 
     @cached_property
     def follow(self) -> AsyncFollow:
@@ -230,7 +263,7 @@ class AsyncMaestro:
     @cached_property
     def schedule(self) -> AsyncSchedule:
         """Take the scheduler's lease, and tell when its work was last done."""
-        from maestro_state.aio.rooms.leases import AsyncSchedule
+        from maestro_state.aio.rooms.scheduler_lease import AsyncSchedule
 
         return AsyncSchedule(self._companion, lambda maestro: maestro.schedule)
 
@@ -276,9 +309,19 @@ class AsyncMaestro:
         """
         return await self._companion.call(lambda maestro: maestro, lambda maestro: maestro.usage(by=by, since=since))
 
-    async def sweep(self, *, thorough: bool = False) -> SweepReport:
-        """Look after everything once; a `thorough` pass also looks for changes that the index has lost."""
-        return await self._companion.call(lambda maestro: maestro, lambda maestro: maestro.sweep(thorough=thorough))
+    async def sweep(self, *, thorough: bool = False, pause_ms: int = 0) -> SweepReport:
+        """Look after everything once; a `thorough` pass also looks for changes that the index has lost. What was done
+        less than `pause_ms` ago is left alone.
+        """
+
+        def sweep(maestro: Maestro) -> SweepReport:
+            return maestro.sweep(thorough=thorough, pause_ms=pause_ms)
+
+        return await self._companion.call(lambda maestro: maestro, sweep)
+
+    async def sweep_share(self, pause_ms: int = 0) -> SweepReport:
+        """Take a share of a pass that somebody else is in charge of; `pause_ms` as for `sweep`."""
+        return await self._companion.call(lambda maestro: maestro, lambda maestro: maestro.sweep_share(pause_ms))
 
     async def close(self) -> None:
         """Close the connections when the calls under way are done; the server goes on for others."""

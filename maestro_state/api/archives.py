@@ -16,20 +16,23 @@ from maestro_state._sync.server import Server
 from maestro_state.api.export import EXPORTS, write_export
 from maestro_state.clock import iso
 from maestro_state.errors import ArchiveFailed, InvalidValue, Refused, SessionNotFound
+from maestro_state.local.embedded import erasure
 from maestro_state.mirror.export import file_name
+from maestro_state.mirror.home import Home
 from maestro_state.mirror.leaks import Leak, find_leaks, marked
 from maestro_state.mirror.places import Places
 from maestro_state.mirror.redaction import Secrets
 from maestro_state.mirror.retention import CleanupReport, clean
 from maestro_state.mirror.verify import Damage, Report, verify
-from maestro_state.search.forgetting import forget
+from maestro_state.models.binding import Bound
+from maestro_state.search.removal import forget
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import index as index_ops
 from maestro_state.state.calls import sessions as session_ops
+from maestro_state.upkeep.archive_lock import once_unlocked
 from maestro_state.upkeep.checkpoint import Checkpoint, Checkpoints
 from maestro_state.upkeep.pull import Pull, Pulled
-from maestro_state.upkeep.sweep import Recoverer, Sweep, SweepReport
-from maestro_state.upkeep.unlocked import once_unlocked
+from maestro_state.upkeep.sweep import Follower, Recoverer, Sweep, SweepReport
 from maestro_state.vocabulary import FROZEN
 
 #: Longest retention: a hundred years.
@@ -84,7 +87,8 @@ class Archives:
         try:
             session_id = self._sessions.resolve(ref)
         except SessionNotFound:
-            session_id = ref  # nobody here knows it: a worker may
+            # Nobody here knows it: a worker may, by the name that a framework's key gives to its sessions.
+            session_id = bound.slug if (bound := Bound.in_reference(ref)) else ref
         if present := pull.present(session_id):
             return present
         state = self._server.connection.call("HGET", self._server.terms.keys.of_session(session_id, "session"), "state")
@@ -119,38 +123,56 @@ class Archives:
         return find_leaks(self._places.own, session_id)
 
     def secrets_all(self) -> list[Leak]:
-        """Return that of every archive of this checkout, by path from the folder of sessions."""
+        """Return that of every archive within reach, by path from the folder of sessions."""
         found = []
-        for session_id in sorted(self._places.own.ids()):
-            leaks = find_leaks(self._places.own, session_id)
+        for home, session_id in self._archived():
+            leaks = find_leaks(home, session_id)
             found += [Leak(f"{session_id}/{one.path}", one.line, one.rule) for one in leaks]
         return found
 
     def verify_all(self) -> Report:
-        """Check every archive of this checkout."""
+        """Check every archive within reach: this checkout's, and with an archive root all that are below it."""
         checked, damaged, removed = 0, [], []
-        for session_id in sorted(self._places.own.ids()):
-            report = verify(self._places.own, session_id)
+        for home, session_id in self._archived():
+            report = verify(home, session_id)
             checked += report.checked
             damaged += [Damage(f"{session_id}/{one.path}", one.reason) for one in report.damaged]
             removed += [f"{session_id}/{path}" for path in report.removed]
         return Report(not damaged, checked, damaged, removed)
 
+    def _archived(self) -> Iterator[tuple[Home, str]]:
+        for home in self._places.homes():
+            for session_id in sorted(home.ids()):
+                yield home, session_id
+
     def unwritten(self) -> int:
         """Count the sessions with changes that are not on disk."""
-        count: int = self._server.fetch(archiving.count_dirty(self._server.terms))
-        return count
+        return sum(self._server.fetch_all(archiving.count_dirty(self._server.terms)))
 
-    def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
-        """Do one pass of what is due; see AsyncSweep."""
-        sweep = Sweep(
+    def sweep(
+        self,
+        recoverers: Sequence[Recoverer] = (),
+        followers: Sequence[Follower] = (),
+        *,
+        thorough: bool = False,
+        pause_ms: int = 0,
+    ) -> SweepReport:
+        """Do one pass of what is due; see Sweep."""
+        return self._sweeper().sweep(recoverers, followers, thorough=thorough, pause_ms=pause_ms)
+
+    def sweep_shards(self, pause_ms: int = 0) -> SweepReport:
+        """Take a share of a pass that somebody else is in charge of; see Sweep."""
+        return self._sweeper().sweep_shards(pause_ms)
+
+    def _sweeper(self) -> Sweep:
+        return Sweep(
             self._server, self._places, horizon_ms=self._horizon_ms, can_scan=self._can_scan, queue=self._queue
         )
-        return sweep.sweep(recoverers, thorough=thorough)
 
     def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
         """Remove outputs and dry runs of sessions ended so many days ago, and old logs; 0 is every ended session.
 
+        In all archives within reach: with an archive root, those of every project below it.
         Never anything of a session that was not ended, nor of an archive that another program wrote, unless `foreign`
         is given. The server lets go of an ended session first, if the disk has all of it; else it is left alone.
 
@@ -161,18 +183,17 @@ class Archives:
             raise InvalidValue(f"the days must be between 0 and {_DAYS_MAX}, not {days}")
         terms = self._server.terms
         now_ms = min(self._server.now_ms(), self._server.fetch(archiving.read_time()))
-        entries = self._server.fetch(index_ops.all_sessions(terms))
-        live = {entry.id for entry in entries} | self._on_server(self._places.own.ids())
-        report = clean(
-            self._places.own,
-            live,
-            now_ms=now_ms,
-            days=days,
-            dry_run=dry_run,
-            foreign=foreign,
-            release=self._release,
-        )
+        entries = index_ops.all_sessions(self._server.fetch_all(index_ops.all_rows(terms)))
+        live = {entry.id for entry in entries} | self._on_server({session_id for _, session_id in self._archived()})
         if not dry_run:
+            erasure.ask(self._places.project.path)
+        report = CleanupReport(dry_run=dry_run, removed=[], kept=0)
+        for home in self._places.homes():
+            report += clean(
+                home, live, now_ms=now_ms, days=days, dry_run=dry_run, foreign=foreign, release=self._release
+            )
+        if not dry_run and report.removed:
+            erasure.ask(self._places.project.path)
             forget(self._places.project, {part for path in report.removed for part in path.split("/")[2:3]})
         return report
 
@@ -181,7 +202,7 @@ class Archives:
         terms = self._server.terms
         if self._server.run(session_ops.delete_session(terms, session_id, only_archived=True)) == "MOVED":
             return False
-        self._server.run(index_ops.forget_session(terms, session_id))
+        self._server.unindex(session_id)
         return True
 
     def _on_server(self, ids: set[str]) -> set[str]:
@@ -197,24 +218,37 @@ class Archives:
 
         With `redact`, what looks like a secret is replaced by what kind it is.
         """
-        if form not in EXPORTS:
-            raise InvalidValue(f"'{form[:20]}' is not a format", hint="md or json")
-        source = self._sessions.source(ref)
-        if output is None and not source.archived:
-            self._checkpoints.checkpoint(source.id)
+        _check_form(form)
+        session_id = self._sessions.resolve(ref)
+        if output is None and not self._sessions.source(session_id).archived:
+            self._checkpoints.checkpoint(session_id)
         with tempfile.TemporaryFile() as file:
-            redaction = Secrets() if redact else None
-            notes = write_export(source, form, cast(BinaryIO, file), limit=self._output_bytes, redaction=redaction)
+            notes = self.write_export(cast(BinaryIO, file), session_id, form=form, redact=redact)
             file.seek(0)
             if output is not None:
                 path = str(_put(Path(output), cast(BinaryIO, file)))
             else:
                 name = file_name(iso(self._server.now_ms()), form)
-                path = once_unlocked(lambda: self._places.own.put_export(source.id, name, _pieces(file)))
+                path = once_unlocked(lambda: self._places.own.put_export(session_id, name, _pieces(file)))
+        return Exported(path, form, notes)
+
+    def write_export(
+        self, file: BinaryIO, ref: str | None = None, *, form: str = "md", redact: bool = False
+    ) -> list[str]:
+        """Write a session's whole history to an open file; return what a reader should be warned of."""
+        _check_form(form)
+        source = self._sessions.source(ref)
+        redaction = Secrets() if redact else None
+        notes = write_export(source, form, file, limit=self._output_bytes, redaction=redaction)
         if not redact and (count := marked(self._places.own, source.id)):
             places = "1 place looks" if count == 1 else f"{count} places look"
             notes.append(f"{places} like a secret that a tool printed: export --redact leaves it out")
-        return Exported(path, form, notes)
+        return notes
+
+
+def _check_form(form: str) -> None:
+    if form not in EXPORTS:
+        raise InvalidValue(f"'{form[:20]}' is not a format", hint="md or json")
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

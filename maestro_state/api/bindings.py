@@ -11,10 +11,10 @@ import msgspec
 from maestro_state._sync.bindings import BoundKeys
 from maestro_state._sync.server import Server
 from maestro_state.clock import new_suffix
-from maestro_state.errors import Conflict, SessionExists, SessionNotFound
+from maestro_state.errors import Conflict, MaestroError, NoProject, SessionExists, SessionNotFound
 from maestro_state.local.project import Project
-from maestro_state.models import bound as names
-from maestro_state.models.bound import Bound
+from maestro_state.models import binding as names
+from maestro_state.models.binding import Bound
 from maestro_state.state.calls import bindings as ops
 from maestro_state.state.calls import sessions as session_ops
 from maestro_state.vocabulary import FROZEN
@@ -54,14 +54,14 @@ class Bindings(BoundKeys):
                 self._go_on(bound, session_id)
             elif is_begun:
                 self._begin_anew(bound, session_id, ttl_ms)
-            elif self._begin(bound, session_id, ttl_ms):
+            elif self._begin(bound, session_id, ttl_ms) and self._hold(bound, session_id, ttl_ms):
                 return session_id
         raise Conflict(f"the session of {kind}:{key[:40]} keeps changing", hint="try again")
 
     def _bound(self, bound: Bound, ttl_ms: int) -> ops.BoundTo:
         """Return what a key is bound to, or bind it: to what it stood for before, else to an id that nobody has."""
         terms = self._server.terms
-        found: ops.BoundTo | None = self._server.fetch(ops.read_binding(terms, bound))
+        found = self._bound_to(bound)
         if found:
             return found
         before = self._unbound(bound)
@@ -108,15 +108,42 @@ class Bindings(BoundKeys):
             return False
         return True
 
+    def _hold(self, bound: Bound, session_id: str, ttl_ms: int) -> bool:
+        """See that a key means the session that was just begun for it: it may have been deleted in between. One that it
+        does not mean is removed again.
+        """
+        call = ops.bind_session(self._server.terms, bound, session_id, ttl_ms, is_begun=True, instead_of=session_id)
+        if self._server.run(call).session_id == session_id:
+            return True
+        if self._state(session_id) not in FROZEN:
+            with suppress(SessionNotFound):
+                self._sessions.delete(session_id)
+        return False
+
     def _go_on(self, bound: Bound, ended: str) -> None:
         """Fork a session that has ended, and have the key mean the fork.
 
         The fork's id follows from what it is a fork of: all who go on at once fill the same one, with the same.
         """
+        session_id, bound_to = _derived(bound, ended), ""
+        try:
+            ttl_ms = self._fill(bound, session_id, ended)
+            move = ops.bind_session(
+                self._server.terms, bound, session_id, ttl_ms, is_begun=True, instead_of=ended, only_moves=True
+            )
+            bound_to = self._server.run(move).session_id
+        except MaestroError:
+            if self._state(ended) is not None:
+                raise
+        if bound_to != session_id and self._state(ended) is None:  # deleted meanwhile: so is what was copied of it
+            with suppress(SessionNotFound):
+                self._sessions.delete(session_id)
+
+    def _fill(self, bound: Bound, session_id: str, ended: str) -> int:
+        """Make a fork of a session that has ended, unless it is there; returns its time to live, in milliseconds."""
         from maestro_state.api.fork import UNFINISHED_MS, fill_from, taken_over
 
-        session_id, terms = _derived(bound, ended), self._server.terms
-        source = self._sessions.source(ended)
+        source, terms = self._sessions.source(ended), self._server.terms
         origin, fields = taken_over(source, self._project.path)
         ttl_ms = (origin.ttl_seconds or terms.ttl_ms // 1000) * 1000
         if session_id not in self._places.own.ids():
@@ -126,27 +153,45 @@ class Bindings(BoundKeys):
             with suppress(SessionExists):  # somebody else is at it: who comes last finds it done
                 self._server.run(start)
             fill_from(self._server, session_id, source)
-        self._server.run(ops.bind_session(terms, bound, session_id, ttl_ms, is_begun=True, instead_of=ended))
+        return ttl_ms
 
     def delete(self, kind: str, key: str) -> bool:
         """Remove every session of a key, live and archived, and the binding; tell whether there was one."""
-        from maestro_state.mirror.bound import bound_archives
-
-        bound = Bound.of(kind, key)
-        if self.find(kind, key) is None:
-            return False
-        found: ops.BoundTo | None = self._server.fetch(ops.read_binding(self._server.terms, bound))
-        ids = dict.fromkeys([*([found.session_id] if found else []), *bound_archives(self._places.own, bound)])
-        if not ids and (unbound := self._unbound(bound)):
-            ids[unbound] = None
-        for session_id in ids:
+        bound, deleted = Bound.of(kind, key), set[str]()
+        for _ in range(TRIES):
             try:
-                self._sessions.delete(session_id)
+                found = self._bound_to(bound)
+            except NoProject:
+                return False
+            newest = found.session_id if found else self._unbound(bound)
+            # Bound to a fork that somebody made of what is deleted here: all of that is in it.
+            if newest is None or (deleted and newest not in {_derived(bound, one) for one in deleted}):
+                break
+            ids = self._sessions_of(bound, newest)
+            for session_id in reversed(ids):  # oldest first: each is found again by what went on from it
+                with suppress(SessionNotFound):
+                    self._sessions.delete(session_id)
+            deleted.update(ids)
+            # Last: whoever is killed before finds all of it again.
+            if found and self._server.run(ops.unbind_session(self._server.terms, bound, found.session_id)) == "OK":
+                break
+        return bool(deleted)
+
+    def _sessions_of(self, bound: Bound, newest: str) -> list[str]:
+        """Return what a key means, all that it meant before, and its archives: the newest first. What has ended may be
+        on the server and in the archive of another machine.
+        """
+        from maestro_state.mirror.bindings import bound_archives
+
+        found, following = dict[str, None](), newest
+        while following and following not in found:
+            found[following] = None
+            try:
+                record = self._sessions.read(following)
             except SessionNotFound:
-                continue
-        if found:  # last: whoever is killed before finds all of it again
-            self._server.run(ops.unbind_session(self._server.terms, bound, found.session_id))
-        return bool(ids)
+                break
+            following = (record.forked_from or "") if record.bound == bound else ""
+        return [*(found | dict.fromkeys(bound_archives(self._places.own, bound)))]
 
 
 def _derived(bound: Bound, origin: str) -> str:

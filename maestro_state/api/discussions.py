@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maestro_state._sync.server import UNREADABLE, Server
+from maestro_state._sync.server import Server
 from maestro_state.discuss import finding, migration
 from maestro_state.discuss.legacy import final_of
 from maestro_state.discuss.replay import ReplayOutcome, replay
@@ -41,7 +41,6 @@ from maestro_state.models.discussion import (
     TranscriptEvent,
     conversation,
 )
-from maestro_state.net.faults import ReplyError
 from maestro_state.state.calls import discussions as ops
 from maestro_state.state.scripts import Call
 
@@ -113,7 +112,7 @@ class Discussions:
     def done(self, payload: Any = None, ref: str | None = None) -> Meta:
         """End a discussion with its final JSON; without one, with the JSON its assistant said last."""
         discussion_id = self.resolve(ref)
-        live = self._mirror(discussion_id)
+        live = self._checkpoint(discussion_id)
         meta = live.meta if live else self._files.meta(discussion_id)
         if payload is None:
             payload = self._last_said(discussion_id)
@@ -124,7 +123,7 @@ class Discussions:
         except NotReplicated as error:
             missing = error
         self._server.run(ops.forget_discussions(self._server.terms, [discussion_id]))
-        self._mirror(discussion_id)
+        self._checkpoint(discussion_id)
         if missing:  # it has ended, and is on disk
             raise missing
         return self._files.meta(discussion_id)
@@ -155,7 +154,7 @@ class Discussions:
         try:
             read = self._server.fetch_all(queries)
             return {one: state for one, state in zip(ids, read, strict=True) if state}, damaged
-        except (ReplyError, NewerFormat, *UNREADABLE):
+        except (DamagedRecord, NewerFormat):
             for one, query in zip(ids, queries, strict=True):
                 try:
                     if state := self._server.fetch(query):
@@ -196,6 +195,13 @@ class Discussions:
         self._record(folder, live, outcome.events())
         return outcome
 
+    def plan(self, ref: str) -> ReplayOutcome:
+        """Tell what replaying a discussion would change, for who only looks: unlike a dry run it is not recorded.
+
+        Raise DiscussionOpen for one without final_json; every other problem is an outcome with REPLAY_FAIL.
+        """
+        return replay(self._files.root, self.show(ref), dry_run=True)
+
     def migrate(
         self,
         paths: Sequence[str] = (),
@@ -224,7 +230,7 @@ class Discussions:
             return found.elsewhere.meta.session_id
         folder = found.folder or ""
         if not self._files.has(folder):
-            self._mirror(folder)
+            self._checkpoint(folder)
         return folder
 
     def resolve(self, ref: str | None = None) -> str:
@@ -261,7 +267,7 @@ class Discussions:
         call = ops.add_event(self._server.terms, stamp, discussion_id, kind, payload, engine)
         entry_id = self._change(discussion_id, call)
         try:
-            self._mirror(discussion_id)
+            self._checkpoint(discussion_id)
         except WorkFailed as error:
             raise WorkFailed(
                 f"it was said and the server keeps it, but it is not on disk yet: {error}",
@@ -277,7 +283,7 @@ class Discussions:
             self._take_up(discussion_id)
             entry_id, summary = self._server.run(call)
         except DiscussionClosed:
-            self._mirror(discussion_id)
+            self._checkpoint(discussion_id)
             raise
         if summary:
             self._index(discussion_id)
@@ -285,7 +291,7 @@ class Discussions:
 
     def _take_up(self, discussion_id: str) -> None:
         """Give the server an open discussion it has forgotten: its record; what was said stays on disk."""
-        self._mirror(discussion_id)
+        self._checkpoint(discussion_id)
         found = self._files.load(discussion_id)
         if found.transcript.finals:
             self._files.close(discussion_id)
@@ -299,7 +305,7 @@ class Discussions:
         terms = self._server.terms
         self._server.run(ops.index_discussion(terms, discussion_id, self._server.now_ms(), terms.ttl_ms))
 
-    def _mirror(self, discussion_id: str) -> ops.Live | None:
+    def _checkpoint(self, discussion_id: str) -> ops.Live | None:
         """Bring the files up to what the server has; None when it has nothing."""
         live, events = self._read(discussion_id, self._files.last_micros(discussion_id))
         if live is not None:
@@ -307,11 +313,11 @@ class Discussions:
         return live
 
     def _catch_up(self, folder: str) -> ops.Live | None:
-        """Mirror an open discussion; a closed one is whole on disk."""
+        """Checkpoint an open discussion; a closed one is whole on disk."""
         if not self._files.has(folder):
-            return self._mirror(folder)
+            return self._checkpoint(folder)
         meta = self._files.meta(folder)
-        return None if finding.is_closed(meta) or meta.session_id != folder else self._mirror(folder)
+        return None if finding.is_closed(meta) or meta.session_id != folder else self._checkpoint(folder)
 
     def _read(self, discussion_id: str, after: int | None) -> tuple[ops.Live | None, Events]:
         terms = self._server.terms

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
+from maestro_state._sync.full_messages import whole
 from maestro_state._sync.source import Source
-from maestro_state._sync.whole import whole
 from maestro_state.errors import FileCorrupt
 from maestro_state.mirror.export import Clean, JsonExport, People, unchanged, warnings
 from maestro_state.mirror.markdown import MarkdownExport

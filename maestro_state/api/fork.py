@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from maestro_state._sync.full_messages import whole
 from maestro_state._sync.server import Server
 from maestro_state._sync.source import Source
-from maestro_state._sync.whole import whole
 from maestro_state.models.message import Message
 from maestro_state.models.session import Session
 from maestro_state.state.calls import checkpoints as archiving

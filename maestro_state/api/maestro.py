@@ -17,11 +17,15 @@ from maestro_state.local.opening import Opening
 from maestro_state.net import connect
 
 if TYPE_CHECKING:
+    from maestro_state._sync.budgets import Budgets
     from maestro_state._sync.claims import Claims
     from maestro_state._sync.follow import Follow
+    from maestro_state._sync.ledger import Ledger
     from maestro_state._sync.messages import Messages
+    from maestro_state._sync.metrics import Metrics
     from maestro_state._sync.queue import Queue
     from maestro_state._sync.tokens import Tokens
+    from maestro_state._sync.workers import Workers
     from maestro_state.api.archives import Archives
     from maestro_state.api.bindings import Bindings
     from maestro_state.api.context import Context
@@ -36,8 +40,8 @@ if TYPE_CHECKING:
     from maestro_state.mirror.places import Places
     from maestro_state.models.usage import UsageReport
     from maestro_state.upkeep.doctor import Health
-    from maestro_state.upkeep.following import HistoryFollower
-    from maestro_state.upkeep.leases import Schedule
+    from maestro_state.upkeep.history_follower import HistoryFollower
+    from maestro_state.upkeep.scheduler_lease import Schedule
     from maestro_state.upkeep.sweep import SweepReport
 
 
@@ -123,10 +127,12 @@ class Maestro:
             environment=self._environment,
             now_ms=self.server.now_ms,
             follower=self._history_follower,
+            sessions=lambda: self.sessions,
+            room=lambda: self.follow,
         )
 
     def _history_follower(self) -> HistoryFollower:
-        from maestro_state.upkeep.following import HistoryFollower
+        from maestro_state.upkeep.history_follower import HistoryFollower
 
         timeout_s = self.settings.run_timeout_seconds
         return HistoryFollower(self.server, self.sessions, self.messages, self.claims, timeout_s)
@@ -146,8 +152,29 @@ class Maestro:
         return Tokens(self.server)
 
     @cached_property
+    def budgets(self) -> Budgets:
+        """Set, list and remove budgets."""
+        from maestro_state._sync.budgets import Budgets
+
+        return Budgets(self.server, self.sessions)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Charge and count runs."""
+        from maestro_state._sync.ledger import Ledger
+
+        return Ledger(self.server)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Read what `/metrics` tells."""
+        from maestro_state._sync.metrics import Metrics
+
+        return Metrics(self.server, self.queue)
+
+    @cached_property
     def context(self) -> Context:
-        """Add, list, show, remove and refresh what runs are sent along."""
+        """Add, list, show, remove and refresh what runs are sent."""
         from maestro_state.api.context import Context
 
         return Context(self.server, self.sessions, self.project)
@@ -180,7 +207,15 @@ class Maestro:
         """Wake workers and count them."""
         from maestro_state._sync.queue import Queue
 
-        return Queue(self.server, self.settings.queue_url, is_cluster=self.is_cluster)
+        is_routed = not self.address.is_embedded
+        return Queue(self.server, self.settings.queue_url, is_cluster=self.is_cluster, is_routed=is_routed)
+
+    @cached_property
+    def workers(self) -> Workers:
+        """List who carries out runs, and what each has."""
+        from maestro_state._sync.workers import Workers
+
+        return Workers(self.server)
 
     @cached_property
     def follow(self) -> Follow:
@@ -192,7 +227,7 @@ class Maestro:
     @cached_property
     def schedule(self) -> Schedule:
         """Take the scheduler's lease, and tell when its work was last done."""
-        from maestro_state.upkeep.leases import Schedule
+        from maestro_state.upkeep.scheduler_lease import Schedule
 
         return Schedule(self.server)
 
@@ -215,7 +250,8 @@ class Maestro:
         """Show and stop the embedded server."""
         from maestro_state.local.stack import Stack
 
-        return Stack(self.project.root, self.settings.redis_url, self.settings.namespace)
+        settings = self.settings
+        return Stack(self.project.root, settings.redis_url, settings.namespace, settings.serve_port)
 
     @cached_property
     def discussions(self) -> Discussions:
@@ -238,13 +274,21 @@ class Maestro:
         """
         from maestro_state.api.usage import Usage
 
-        return Usage(self.server, self.places).report(by, since)
+        return Usage(self.server, self.places, self.budgets).report(by, since)
 
-    def sweep(self, *, thorough: bool = False) -> SweepReport:
-        """Look after everything once; a `thorough` pass also looks for changes that the index has lost."""
+    def sweep(self, *, thorough: bool = False, pause_ms: int = 0) -> SweepReport:
+        """Look after everything once; a `thorough` pass also looks for changes that the index has lost. What was done
+        less than `pause_ms` ago is left alone.
+        """
         from maestro_state.api.sweep import sweep
 
-        return sweep(self, thorough=thorough)
+        return sweep(self, thorough=thorough, pause_ms=pause_ms)
+
+    def sweep_share(self, pause_ms: int = 0) -> SweepReport:
+        """Take a share of a pass that somebody else is in charge of; `pause_ms` as for `sweep`."""
+        from maestro_state.api.sweep import sweep_share
+
+        return sweep_share(self, pause_ms)
 
     def close(self) -> None:
         """Close the connections; the server goes on for others."""

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from maestro_state._sync.ledger import Ledger
 from maestro_state._sync.queue import Queue
 from maestro_state._sync.records import Records
 from maestro_state._sync.runs import LiveRuns, Sent
 from maestro_state._sync.server import Server
-from maestro_state.api.choices import Choices
-from maestro_state.api.parts import PartList, Parts
-from maestro_state.errors import ContextChanged, InvalidTransition, MaestroError, SessionExpired, SessionNotFound
+from maestro_state.api.run_choices import Choices
+from maestro_state.api.run_parts import PartList, Parts
+from maestro_state.api.run_routing import Routes
+from maestro_state.clock import from_iso
+from maestro_state.errors import (
+    ContextChanged,
+    DamagedRecord,
+    InvalidTransition,
+    MaestroError,
+    NoConversation,
+    NoFittingWorker,
+    OverBudget,
+    SessionExpired,
+    SessionNotFound,
+    TooManyRuns,
+)
 from maestro_state.local.handover import Handover, Holder, close_all, hand_over
 from maestro_state.local.project import Project
 from maestro_state.local.settings import Settings
-from maestro_state.models.run import Run, SentItem, ToolOptions
+from maestro_state.local.trace_context import calling_span
+from maestro_state.models.run import Run, SentItem, ToolOptions, turn_ms
+from maestro_state.models.trace import parse_traceparent
+from maestro_state.models.worker import Needs, Waiting, check_labels
 from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import runs as ops
 from maestro_state.state.calls.parts import arranged
+from maestro_state.state.calls.terms import Stamp
 from maestro_state.tools import Tool, resolve
-from maestro_state.tools.attaching import check_attachable, shown_files
+from maestro_state.tools.attachments import check_attachable, shown_files
 from maestro_state.tools.rendering import render
 from maestro_state.vocabulary import FROZEN
 
@@ -54,6 +73,8 @@ class Runs(LiveRuns):
         self._settings = settings
         self._choices = Choices(server, settings, project)
         self._parts = Parts(server, settings)
+        self._ledger = Ledger(server)
+        self._routes = Routes(queue, project)
 
     def start(
         self,
@@ -78,7 +99,10 @@ class Runs(LiveRuns):
         history: int | None = None,
         say: Callable[[str], None] | None = None,
         environment: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
         idempotency_key: str | None = None,
+        priority: str = "normal",
+        labels: Sequence[str] = (),
     ) -> Run:
         """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
 
@@ -88,7 +112,14 @@ class Runs(LiveRuns):
         `terminal` is where it is asked for; `continues` the run whose conversation it goes on with, `last` the newest
         one of its tool. `piped` is sent along as a part of this run alone, as is the conversation so far: `history`
         says how many messages of it (0: none; by default as many as the settings allow). `say` is told what the tool
-        may change, before the first run of the session that may.
+        may change, before the first run of the session that may. `traceparent` is the span it is asked for in; by
+        default the one under way in this program, or in `environment`.
+
+        TooManyRuns when as many as may be at once are open; OverBudget when a budget of the user, the session or
+        everybody is used up.
+
+        It goes to a worker that has its tool, its folder and all `labels`; NoFittingWorker when none of those that are
+        there has. Of runs that wait for the same workers, those of a higher `priority` (low, normal, high) go first.
         """
         session, place = self._choices.placed(self._sessions.read(ref))
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
@@ -96,8 +127,15 @@ class Runs(LiveRuns):
         choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
         parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
         content = prompt.encode() if isinstance(prompt, str) else prompt
-        holders = [] if dry else self.handover.reach()
+        needs = Needs(tool=choice.tool.name, folder=session.working_directory, labels=check_labels(labels))
+        reached = [] if dry else self.handover.reach()
         try:
+            try:
+                holders = reached if dry else self._routes.chosen(needs, choice.tool, reached, environment)
+            except NoFittingWorker:
+                if not self._is_repeat(session.id, idempotency_key):
+                    raise
+                holders = []
             if holders:
                 ops.check_variables(env, environment)
             request = ops.RunRequest(
@@ -116,16 +154,53 @@ class Runs(LiveRuns):
                 seen=choice.seen,
                 terminal=terminal,
                 working_directory=place,
+                traceparent=self._span(traceparent, environment),
                 edits_told=choice.tell(session, say),
+                runs_most=0 if dry else self._routes.runs_per_session(self._settings.runs_per_session),
+                priority=priority,
+                labels=needs.labels,
             )
-            run_id, summary = self._start(session.id, choice.tool, request, content, parts, idempotency_key)
-            if not dry:
-                self._wake(session.id, run_id, holders, environment)
+            seat, stamp = self._take_seat(session.id, request, idempotency_key), self._server.stamp(idempotency_key)
+            try:
+                run_id, summary = self._start(session.id, choice.tool, request, content, parts, stamp, idempotency_key)
+                if not dry:
+                    needs = msgspec.structs.replace(needs, holders=request.holders)
+                    # Who repeats a call asked for the run before: its job must be known for the same.
+                    asked_ms = from_iso(self.read(run_id, session.id).created_at) if idempotency_key else stamp.now_ms
+                    turn = turn_ms(asked_ms, priority)
+                    waiting = Waiting(session_id=session.id, run_id=run_id, fence=0, turn_ms=turn, needs=needs)
+                    self._wake(waiting, holders, environment)
+            except MaestroError:
+                with suppress(MaestroError):  # why there is no run is what matters
+                    self._name_seat(seat, session.id, None)
+                raise
         finally:
-            close_all(holders)
+            close_all(reached)
         # Last: the worker is on its way meanwhile.
+        self._name_seat(seat, session.id, run_id)
         self._server.note(session.id, summary)
         return self.read(run_id, session.id)
+
+    def _is_repeat(self, session_id: str, idempotency_key: str | None) -> bool:
+        """Tell whether this was asked before: a repeat gets the first one's answer, whatever has changed since."""
+        return idempotency_key is not None and bool(
+            self._server.fetch(ops.was_called(self._server.terms, session_id, idempotency_key))
+        )
+
+    def _take_seat(self, session_id: str, request: ops.RunRequest, idempotency_key: str | None) -> str | None:
+        """Take a seat where only so many runs of a user may be open at once."""
+        if request.dry or not (most := self._routes.runs_per_user(self._settings.runs_per_user)):
+            return None
+        try:
+            return self._ledger.take_seat(most, idempotency_key)
+        except TooManyRuns:
+            if not self._is_repeat(session_id, idempotency_key):
+                raise
+        return None
+
+    def _name_seat(self, seat: str | None, session_id: str, run_id: str | None) -> None:
+        if seat is not None:
+            self._ledger.name_seat(seat, session_id, run_id)
 
     def _start(
         self,
@@ -134,11 +209,12 @@ class Runs(LiveRuns):
         request: ops.RunRequest,
         prompt: bytes,
         parts: PartList,
+        stamp: Stamp,
         idempotency_key: str | None,
     ) -> tuple[str, Any]:
-        terms, stamp = self._server.terms, self._server.stamp(idempotency_key)
+        terms = self._server.terms
         while True:
-            seen = self._parts.seen(session_id, request.seen)
+            seen = self._seen(session_id, request, idempotency_key)
             check_attachable(tool, seen[1])
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen, parts)
             try:
@@ -149,18 +225,48 @@ class Runs(LiveRuns):
                 raise self._server.refused(session_id, error) from error
             return str(run_id.decode()), summary
 
-    def _wake(self, session_id: str, run_id: str, holders: Sequence[Holder], environment: Mapping[str, str]) -> None:
+    @staticmethod
+    def _span(said: str | None, environment: Mapping[str, str]) -> str | None:
+        span = calling_span(environment) if said is None else parse_traceparent(said)
+        return str(span) if span else None
+
+    def _seen(self, session_id: str, request: ops.RunRequest, idempotency_key: str | None) -> tuple[int, Sent]:
+        """Read the context, and in the same round trip whether a budget is used up; OverBudget when one is."""
+        if request.dry:
+            return self._parts.seen(session_id, request.seen)
+        try:
+            seen, found = self._parts.seen_with(session_id, request.seen, self._ledger.budgets_for(session_id))
+        except DamagedRecord:
+            # A ledger that somebody damaged, which the sweep mends: the run's worker asks it again.
+            return self._parts.seen(session_id, request.seen)
+        try:
+            self._ledger.check(found)
+        except OverBudget:
+            if not self._is_repeat(session_id, idempotency_key):
+                raise
+        return seen
+
+    def _wake(self, run: Waiting, holders: Sequence[Holder], environment: Mapping[str, str]) -> None:
         """Hand the environment over, then put the job where workers wait: whoever takes it finds what it needs."""
         try:
             if holders:
-                hand_over(holders, session_id, run_id, environment)
-            self._queue.enqueue(session_id, run_id, 0)
+                hand_over(holders, run.session_id, run.run_id, environment)
+            self._queue.enqueue(run)
         except MaestroError:
             # Nobody would come for it: better no run than one that starts when nobody expects it any more.
-            self._server.change(
-                session_id, ops.cancel_run(self._server.terms, self._server.stamp(), session_id, run_id)
-            )
+            canceled = ops.cancel_run(self._server.terms, self._server.stamp(), run.session_id, run.run_id)
+            self._server.change(run.session_id, canceled)
             raise
+
+    def conversation(self, continues: str, ref: str | None = None, *, tool: str | None = None) -> Run:
+        """Return the run whose conversation an interactive tool can go on with: one by its number, or with `last` the
+        newest of the tool. Refuses as `start` does.
+        """
+        session = self._sessions.read(ref)
+        before = self._choices.choose(session, tool, ToolOptions(), continues).before
+        if before is None:
+            raise NoConversation(f"session {session.id} has no run to go on from", hint="maestro runs")
+        return before
 
     def preview(
         self,
@@ -194,7 +300,8 @@ class Runs(LiveRuns):
         session = self._sessions.read(ref)
         prompt, sent = self.prompt(run, session.id), self.sent(run.id, session.id)
         before = self.read(run.continues, session.id) if run.continues else None
-        tool = resolve(run.tool, folder=run.working_directory or session.working_directory)
+        folder = run.working_directory or session.working_directory
+        tool = resolve(run.tool, folder=folder, elsewhere=lambda _: True)  # wherever it was: it is only shown
         return self._preview(session.id, tool, run.options, before, prompt, sent)
 
     def _preview(

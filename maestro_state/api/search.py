@@ -23,10 +23,10 @@ from maestro_state.mirror.places import Places
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.models.search import KINDS, Found, Rebuilt
 from maestro_state.models.work_names import moment_ms
-from maestro_state.search.asking import Question, ask, merged
-from maestro_state.search.catching_up import CatchingUp, Progress
 from maestro_state.search.entries import Reading, Seen, read_new
 from maestro_state.search.opening import in_memory, open_store
+from maestro_state.search.query import Question, ask, merged
+from maestro_state.search.refresh import CatchingUp, Progress
 from maestro_state.search.store import Known, Store
 from maestro_state.search.words import terms
 from maestro_state.state.calls import index
@@ -175,9 +175,12 @@ class Search:
                 return work(cast(Store, self._opened))
             except sqlite3.DatabaseError:
                 self._reopen(anew=True)
+            except TimeoutError:  # whoever changes it was stopped in the middle: from now on done without
+                self.close()
+                self._opened = in_memory()
             try:
                 return work(cast(Store, self._opened))
-            except sqlite3.DatabaseError:  # a full disk, say: what a cache is for is done without
+            except (sqlite3.DatabaseError, TimeoutError):  # a full disk, say: what a cache is for is done without
                 self.close()
             with in_memory() as store:
                 return work(store)
@@ -239,10 +242,10 @@ class Search:
         def about(ids: list[str]) -> list[tuple[str, ...]]:
             return [("HMGET", terms.keys.of_session(one, "session"), *_FIELDS) for one in ids]
 
-        listing, before = index.all_sessions(terms), self._ids
-        listed, *rows = connection.calls([listing.command, *about(before)])
-        known = dict(zip(before, rows, strict=True))
-        self._ids = ids = [entry.id for entry in listing.read(listed)]
+        listing, before = [query.command for query in index.all_rows(terms)], self._ids
+        found = connection.calls([*listing, *about(before)])
+        known = dict(zip(before, found[len(listing) :], strict=True))
+        self._ids = ids = [entry.id for entry in index.all_sessions(found[: len(listing)])]
         missing = [one for one in ids if one not in known]
         if missing:
             known.update(zip(missing, connection.calls(about(missing)), strict=True))

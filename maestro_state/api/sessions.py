@@ -78,9 +78,10 @@ class Sessions(Records):
         ops.check_directory(directory)
         options: str | None = None
         if tool is not None:
+            from maestro_state.api.run_choices import offered_by_workers
             from maestro_state.tools import options_of, stored
 
-            chosen = stored(tool, directory, self._project.checkout)
+            chosen = stored(tool, directory, self._project.checkout, elsewhere=offered_by_workers(self._server))
             tool, options = chosen.name, options_of(chosen)
         fields = {
             "working_directory": directory,
@@ -98,7 +99,7 @@ class Sessions(Records):
 
     def namesakes(self, session: Session) -> Ids:
         """Return other sessions of the same name that are still at work, last active first."""
-        listed = self._server.fetch(index_ops.list_sessions(self._server.terms, self._view()))
+        listed = self._listed(self._view())
         found = [row for row in listed.rows if row.slug == session.slug and row.state not in FROZEN]
         live = self._present(index_ops.Listed(found, found))
         return [row.id for row in index_ops.by_activity(live, []) if row.id != session.id]
@@ -169,7 +170,7 @@ class Sessions(Records):
 
         view = self._view()
         try:
-            listed = self._server.fetch(index_ops.list_sessions(self._server.terms, view))
+            listed = self._listed(view)
         except NoProject:
             return SessionList([], older=0)
         live = self._present(listed)
@@ -185,6 +186,44 @@ class Sessions(Records):
         shown = archived if everything else [row for row in archived if row.updated_at >= since]
         return SessionList(index_ops.by_activity(live, shown), older=len(archived) - len(shown))
 
+    def page(
+        self,
+        limit: int,
+        cursor: str | None = None,
+        *,
+        state: str | None = None,
+        user: str | None = None,
+        everything: bool = False,
+        notice: bool = True,
+    ) -> SessionList:
+        """List so many sessions as `list` does, from the `cursor` on that the page before has; None at the end.
+
+        All pages are of the moment of the first one: a session that stays is on one of them, however often it, or any
+        other, changes meanwhile. Costs what it shows, however many the server has.
+        """
+        from maestro_state.api.session_pages import Pages, check_limit, page_of
+
+        check_limit(limit)
+        view = self._view()
+        try:
+            is_one = self._server.connection.call("EXISTS", *self._server.terms.keys.all_of("summaries")[-1:])
+        except NoProject:
+            return SessionList()
+        if is_one:
+            rows = self.list(state=state, user=user, everything=everything, notice=notice)
+            return page_of(rows, limit, cursor)
+
+        def is_wanted(row: SessionSummary) -> bool:
+            return state in (None, row.state) and user in (None, row.user_id)
+
+        pages = Pages(self._server, self._project, self._places.own, view, self._present)
+        shown_since = "" if everything else iso(view.now_ms - ARCHIVED_SHOWN_MS)
+        page = pages.page(limit, cursor, is_wanted, shown_since)
+        live = [row for row in page if isinstance(row, index_ops.LiveSummary)]
+        if notice and self._freeze_listed(live, [row for row in page if row.archived]):
+            return self.page(limit, cursor, state=state, user=user, everything=everything, notice=False)
+        return page
+
     def _freeze_listed(self, doubtful: Live, archived: Rows) -> bool:
         """Freeze those of a list whose time is over; tell whether there was one."""
         now_ms = self._server.now_ms()
@@ -195,6 +234,9 @@ class Sessions(Records):
         from maestro_state.upkeep.expiry import Expiry
 
         return Expiry(self._server, self._places).freeze_listed(over, kept)
+
+    def _listed(self, view: index_ops.View) -> index_ops.Listed:
+        return index_ops.list_sessions(self._server.fetch_all(index_ops.all_rows(self._server.terms)), view)
 
     def _view(self) -> index_ops.View:
         return index_ops.View(self._server.now_ms(), self._server.terms.idle_after_ms, self._project.active())
@@ -218,7 +260,7 @@ class Sessions(Records):
     def end(self, ref: str | None = None, *, archive: bool = True, told: Told | None = None) -> Session:
         """Freeze a session as finished, and return when its archive is verified; `told` hears what is being done.
 
-        Without `archive` it is left to a worker, or the sweeper. Raises ArchiveFailed when it cannot be written: the
+        Without `archive` it is left to a worker, or the sweep. Raises ArchiveFailed when it cannot be written: the
         session is frozen and the server keeps it.
         """
         session_id = self.resolve(ref)

@@ -8,16 +8,20 @@ import msgspec
 
 from maestro_state._sync.records import Records
 from maestro_state._sync.server import Server
+from maestro_state._sync.workers import Workers
+from maestro_state.api.run_choices import offered_by_workers
 from maestro_state.clock import iso, new_suffix
 from maestro_state.errors import ToolNotFound
 from maestro_state.local.project import Project
 from maestro_state.models.run import ToolOptions
+from maestro_state.models.worker import ToolOnWorkers, on_workers
 from maestro_state.state.calls import context as ops
 from maestro_state.tools import Tool, check_no_secret, check_options, names, resolve, stored
 from maestro_state.tools.tools_file import MISSING, ToolRow, read_rows, trusted_paths, write_rows
 
 #: What `list` returns; inside the class, `list` is the verb.
 Rows = list[ToolRow]
+WorkerRows = list[ToolOnWorkers]
 
 
 class Used(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +70,8 @@ class Tools:
 
     def _stored(self, tool: str, session_id: str) -> Tool:
         record = self._sessions.read(session_id)
-        return stored(tool, record.working_directory, self._project.checkout, self._environment.get("PATH"))
+        path, elsewhere = self._environment.get("PATH"), offered_by_workers(self._server)
+        return stored(tool, record.working_directory, self._project.checkout, path, elsewhere)
 
     def is_installed(self, tool: str) -> bool:
         """Tell whether a tool's program is found here; runs need it where their worker is."""
@@ -82,6 +87,12 @@ class Tools:
         rows, _ = read_rows(self._project, self._environment)
         found = {row.name: row for row in rows}
         return [*(found.pop(name, ToolRow(name)) for name in names()), *found.values()]
+
+    def check_workers(self, tool: str | None = None) -> WorkerRows:
+        """Tell which workers have one tool, or each of the catalogue that one of them has; nothing is started."""
+        present = Workers(self._server).list()
+        there = dict.fromkeys(found.name for worker in present for found in worker.tools)
+        return on_workers([tool] if tool else list(there), present)
 
     def check(self, tool: str | None = None) -> Rows:
         """Ask one tool, or every one of the catalogue, for its version; write down what was found.

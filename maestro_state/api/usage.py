@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from maestro_state._sync.budgets import Budgets
 from maestro_state._sync.server import UNREADABLE, Server
 from maestro_state.errors import DamagedRecord, MaestroError, NoProject
-from maestro_state.mirror.consumed import consumed_by, consumed_in
 from maestro_state.mirror.places import Places
+from maestro_state.mirror.usage import consumed_by, consumed_in
+from maestro_state.models.ledger import Budget
 from maestro_state.models.run import Run
 from maestro_state.models.usage import Consumed, UsageReport, check_by, tally
 from maestro_state.models.work_names import moment_ms
@@ -23,8 +25,9 @@ _BATCH = 100
 class Usage:
     """What was consumed, added up."""
 
-    def __init__(self, server: Server, places: Places) -> None:
+    def __init__(self, server: Server, places: Places, budgets: Budgets) -> None:
         self._server = server
+        self._limits = budgets
         self._places = places
         self._skipped: list[str] = []
 
@@ -37,12 +40,18 @@ class Usage:
         runs = [run for session in found.values() for run in session]
         runs += [run for session_id in sorted(on_disk) for run in self._archived(session_id)]
         kept = runs if since_ms is None else [run for run in runs if run.created_ms >= since_ms]
-        return tally(kept, by, sorted(self._skipped))
+        return tally(kept, by, sorted(self._skipped), self._budgets())
+
+    def _budgets(self) -> list[Budget]:
+        try:
+            return self._limits.list()
+        except (NoProject, DamagedRecord):
+            return []
 
     def _live(self) -> dict[str, list[Consumed]]:
         """Return the runs of sessions that the server has, and has runs of: of any other the disk knows them."""
         try:
-            entries = self._server.fetch(index.all_sessions(self._server.terms))
+            entries = index.all_sessions(self._server.fetch_all(index.all_rows(self._server.terms)))
         except NoProject:
             return {}
         found: dict[str, list[Consumed]] = {}

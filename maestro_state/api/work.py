@@ -159,7 +159,7 @@ class Work:
         entry_id, _ = self._store.accept(work_id, breadcrumb)
         return Accepted(work_id, entry_id, breadcrumb, applied=False)
 
-    def leave(
+    def add_run_breadcrumb(
         self,
         cookie: str,
         run: Run,
@@ -169,7 +169,7 @@ class Work:
         session_id: str = "",
         activity: Sequence[Event] = (),
     ) -> Accepted:
-        """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
+        """Add the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
         work = self._store.live(self.resolve(cookie))
         done = [msgspec.convert(one.data, Activity) for one in activity]
         crumb = breadcrumb_of_run(run, prompt, response, session_id=session_id, depth=work.depth, activity=done)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import BinaryIO
 
 from maestro_state.aio.companion import Room
 from maestro_state.api.archives import Archives, Exported
@@ -12,7 +13,7 @@ from maestro_state.mirror.retention import CleanupReport
 from maestro_state.mirror.verify import Report
 from maestro_state.upkeep.checkpoint import Checkpoint
 from maestro_state.upkeep.pull import Pulled
-from maestro_state.upkeep.sweep import Recoverer, SweepReport
+from maestro_state.upkeep.sweep import Follower, Recoverer, SweepReport
 
 
 class AsyncArchives(Room[Archives]):
@@ -46,24 +47,36 @@ class AsyncArchives(Room[Archives]):
         return await self._call(lambda room: room.secrets(ref))
 
     async def secrets_all(self) -> list[Leak]:
-        """Return that of every archive of this checkout, by path from the folder of sessions."""
+        """Return that of every archive within reach, by path from the folder of sessions."""
         return await self._call(lambda room: room.secrets_all())
 
     async def verify_all(self) -> Report:
-        """Check every archive of this checkout."""
+        """Check every archive within reach: this checkout's, and with an archive root all that are below it."""
         return await self._call(lambda room: room.verify_all())
 
     async def unwritten(self) -> int:
         """Count the sessions with changes that are not on disk."""
         return await self._call(lambda room: room.unwritten())
 
-    async def sweep(self, recoverers: Sequence[Recoverer] = (), *, thorough: bool = False) -> SweepReport:
-        """Do one pass of what is due; see AsyncSweep."""
-        return await self._call(lambda room: room.sweep(recoverers, thorough=thorough))
+    async def sweep(
+        self,
+        recoverers: Sequence[Recoverer] = (),
+        followers: Sequence[Follower] = (),
+        *,
+        thorough: bool = False,
+        pause_ms: int = 0,
+    ) -> SweepReport:
+        """Do one pass of what is due; see Sweep."""
+        return await self._call(lambda room: room.sweep(recoverers, followers, thorough=thorough, pause_ms=pause_ms))
+
+    async def sweep_shards(self, pause_ms: int = 0) -> SweepReport:
+        """Take a share of a pass that somebody else is in charge of; see Sweep."""
+        return await self._call(lambda room: room.sweep_shards(pause_ms))
 
     async def cleanup(self, *, days: int | None = None, dry_run: bool = False, foreign: bool = False) -> CleanupReport:
         """Remove outputs and dry runs of sessions ended so many days ago, and old logs; 0 is every ended session.
 
+        In all archives within reach: with an archive root, those of every project below it.
         Never anything of a session that was not ended, nor of an archive that another program wrote, unless `foreign`
         is given. The server lets go of an ended session first, if the disk has all of it; else it is left alone.
 
@@ -79,3 +92,9 @@ class AsyncArchives(Room[Archives]):
         With `redact`, what looks like a secret is replaced by what kind it is.
         """
         return await self._call(lambda room: room.export(ref, form=form, output=output, redact=redact))
+
+    async def write_export(
+        self, file: BinaryIO, ref: str | None = None, *, form: str = "md", redact: bool = False
+    ) -> list[str]:
+        """Write a session's whole history to an open file; return what a reader should be warned of."""
+        return await self._call(lambda room: room.write_export(file, ref, form=form, redact=redact))

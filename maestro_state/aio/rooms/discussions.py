@@ -82,6 +82,13 @@ class AsyncDiscussions(Room[Discussions]):
         """
         return await self._call(lambda room: room.replay(ref, dry_run=dry_run))
 
+    async def plan(self, ref: str) -> ReplayOutcome:
+        """Tell what replaying a discussion would change, for who only looks: unlike a dry run it is not recorded.
+
+        Raise DiscussionOpen for one without final_json; every other problem is an outcome with REPLAY_FAIL.
+        """
+        return await self._call(lambda room: room.plan(ref))
+
     async def migrate(
         self, paths: Sequence[str] = (), *, dry_run: bool = False, progress: Callable[[int, int], None] | None = None
     ) -> migration.Report:

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from maestro_state.aio.companion import Room
 from maestro_state.state.calls.health import Check
-from maestro_state.upkeep.doctor import Health
+from maestro_state.upkeep.doctor import SERVE_PORT, Health
 
 
 class AsyncHealth(Room[Health]):
     """The checks, each with what to do about it."""
 
-    async def checks(self) -> list[Check]:
-        """Check everything; never raises for what it finds."""
-        return await self._call(lambda room: room.checks())
+    async def checks(self, duty: str | None = None, port: int = SERVE_PORT) -> list[Check]:
+        """Check everything, and with a duty (worker, scheduler, or serve on a port) that this machine does it; never
+        raises for what it finds.
+        """
+        return await self._call(lambda room: room.checks(duty, port))
 
     async def repair(self) -> list[str]:
         """Set a damaged index.json aside and rebuild it from the live and the archived sessions, have a damaged

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 
 from maestro_state.aio.companion import Room
 from maestro_state.api.histories import Histories
+from maestro_state.histories.ownership import Start
 from maestro_state.models.imports import ImportReport
-from maestro_state.upkeep.importing import Progress
+from maestro_state.models.session import Terminal
+from maestro_state.upkeep.import_histories import Progress
 
 
 class AsyncHistories(Room[Histories]):
@@ -50,6 +52,33 @@ class AsyncHistories(Room[Histories]):
         added; waits for a conversation where there is none yet.
         """
         return await self._call(lambda room: room.follow(tool, path, ref, is_over=is_over))
+
+    async def follow_start(
+        self,
+        start: Start,
+        ref: str | None = None,
+        *,
+        terminal: Terminal | None = None,
+        is_over: Callable[[], object] = lambda: False,
+        told: Callable[[str], object] = lambda _: None,
+        doubted: Callable[[str], object] = lambda _: None,
+    ) -> int:
+        """Bring what is said in one start of a tool into a live session, whichever conversations are held in it, until
+        `is_over` says that the tool has ended. What an earlier one left unsaid is said first.
+
+        Where the session ends or expires meanwhile it goes on in a fork, of whose id `told` hears; `doubted` hears the
+        ids of conversations that may be of this start or of another, and are left to an import. Returns how many
+        messages were added.
+        """
+        return await self._call(
+            lambda room: room.follow_start(start, ref, terminal=terminal, is_over=is_over, told=told, doubted=doubted)
+        )
+
+    async def catch_up(self, tool: str | None = None) -> int:
+        """Say what was said in tools that were being followed by processes which were killed; return how many messages
+        were added.
+        """
+        return await self._call(lambda room: room.catch_up(tool))
 
     async def import_files(self, paths: Sequence[str | os.PathLike[str]], *, dry_run: bool = False) -> ImportReport:
         """Make archived sessions of what `maestro export` wrote (`.json` whole, `.md` its conversation), and of zips of

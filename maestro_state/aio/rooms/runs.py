@@ -37,7 +37,10 @@ class AsyncRuns(Room[Runs], AsyncLiveRuns):
         history: int | None = None,
         say: Callable[[str], None] | None = None,
         environment: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
         idempotency_key: str | None = None,
+        priority: str = "normal",
+        labels: Sequence[str] = (),
     ) -> Run:
         """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
 
@@ -47,7 +50,14 @@ class AsyncRuns(Room[Runs], AsyncLiveRuns):
         `terminal` is where it is asked for; `continues` the run whose conversation it goes on with, `last` the newest
         one of its tool. `piped` is sent along as a part of this run alone, as is the conversation so far: `history`
         says how many messages of it (0: none; by default as many as the settings allow). `say` is told what the tool
-        may change, before the first run of the session that may.
+        may change, before the first run of the session that may. `traceparent` is the span it is asked for in; by
+        default the one under way in this program, or in `environment`.
+
+        TooManyRuns when as many as may be at once are open; OverBudget when a budget of the user, the session or
+        everybody is used up.
+
+        It goes to a worker that has its tool, its folder and all `labels`; NoFittingWorker when none of those that are
+        there has. Of runs that wait for the same workers, those of a higher `priority` (low, normal, high) go first.
         """
         return await self._call(
             lambda room: room.start(
@@ -71,9 +81,18 @@ class AsyncRuns(Room[Runs], AsyncLiveRuns):
                 history=history,
                 say=say,
                 environment=environment,
+                traceparent=traceparent,
                 idempotency_key=idempotency_key,
+                priority=priority,
+                labels=labels,
             )
         )
+
+    async def conversation(self, continues: str, ref: str | None = None, *, tool: str | None = None) -> Run:
+        """Return the run whose conversation an interactive tool can go on with: one by its number, or with `last` the
+        newest of the tool. Refuses as `start` does.
+        """
+        return await self._call(lambda room: room.conversation(continues, ref, tool=tool))
 
     async def preview(
         self,

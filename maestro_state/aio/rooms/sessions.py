@@ -55,6 +55,25 @@ class AsyncSessions(Room[Sessions], AsyncRecords):
         """
         return await self._call(lambda room: room.list(state=state, user=user, everything=everything, notice=notice))
 
+    async def page(
+        self,
+        limit: int,
+        cursor: str | None = None,
+        *,
+        state: str | None = None,
+        user: str | None = None,
+        everything: bool = False,
+        notice: bool = True,
+    ) -> SessionList:
+        """List so many sessions as `list` does, from the `cursor` on that the page before has; None at the end.
+
+        All pages are of the moment of the first one: a session that stays is on one of them, however often it, or any
+        other, changes meanwhile. Costs what it shows, however many the server has.
+        """
+        return await self._call(
+            lambda room: room.page(limit, cursor, state=state, user=user, everything=everything, notice=notice)
+        )
+
     async def switch(self, ref: str) -> Session:
         """Put this checkout on a session."""
         return await self._call(lambda room: room.switch(ref))
@@ -62,7 +81,7 @@ class AsyncSessions(Room[Sessions], AsyncRecords):
     async def end(self, ref: str | None = None, *, archive: bool = True, told: Told | None = None) -> Session:
         """Freeze a session as finished, and return when its archive is verified; `told` hears what is being done.
 
-        Without `archive` it is left to a worker, or the sweeper. Raises ArchiveFailed when it cannot be written: the
+        Without `archive` it is left to a worker, or the sweep. Raises ArchiveFailed when it cannot be written: the
         session is frozen and the server keeps it.
         """
         return await self._call(lambda room: room.end(ref, archive=archive, told=told))

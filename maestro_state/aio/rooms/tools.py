@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maestro_state.aio.companion import Room
-from maestro_state.api.tools import Rows, Tools, Used
+from maestro_state.api.tools import Rows, Tools, Used, WorkerRows
 
 
 class AsyncTools(Room[Tools]):
@@ -35,6 +35,10 @@ class AsyncTools(Room[Tools]):
     async def list(self) -> Rows:
         """List the catalogue with what the last check found, and whatever else tools.json names."""
         return await self._call(lambda room: room.list())
+
+    async def check_workers(self, tool: str | None = None) -> WorkerRows:
+        """Tell which workers have one tool, or each of the catalogue that one of them has; nothing is started."""
+        return await self._call(lambda room: room.check_workers(tool))
 
     async def check(self, tool: str | None = None) -> Rows:
         """Ask one tool, or every one of the catalogue, for its version; write down what was found.

@@ -77,12 +77,14 @@ class AsyncWork(Room[Work]):
         """Accept a breadcrumb, once: the same breadcrumb_id again changes nothing. Unknown cookies are refused."""
         return await self._call(lambda room: room.add_breadcrumb(cookie, breadcrumb))
 
-    async def leave(
+    async def add_run_breadcrumb(
         self, cookie: str, run: Run, prompt: str, response: str, *, session_id: str = "", activity: Sequence[Event] = ()
     ) -> Accepted:
-        """Leave the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
+        """Add the breadcrumb of a finished run and what its agent did, at its work session's depth; repeatable."""
         return await self._call(
-            lambda room: room.leave(cookie, run, prompt, response, session_id=session_id, activity=activity)
+            lambda room: room.add_run_breadcrumb(
+                cookie, run, prompt, response, session_id=session_id, activity=activity
+            )
         )
 
     async def breadcrumbs(

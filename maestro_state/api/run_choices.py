@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from maestro_state._sync.server import Server
+from maestro_state._sync.workers import Workers
 from maestro_state.errors import InvalidTransition, NoTool
 from maestro_state.local.checkouts import home_of
 from maestro_state.local.project import Project
@@ -28,6 +29,11 @@ from maestro_state.vocabulary import FROZEN
 
 #: Runs read at a time when the newest conversation is searched for.
 _PAGE_RUNS = 32
+
+
+def offered_by_workers(server: Server) -> Callable[[str], bool]:
+    """Return what tells whether a worker says that it has a program, which need not be here then."""
+    return lambda program: any(tool.name == program for worker in Workers(server).list() for tool in worker.tools)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -89,6 +95,10 @@ class Choices:
             number = ops.check_run_id(continues)
             before = self._server.fetch(ops.read_run(self._server.terms, session.id, number))
             tool = tool or before.tool
+        elif continues and not (tool or self._settings.tool or session.tool_active):
+            # Nobody has chosen one: somebody sat in a tool, or named one for a run.
+            before = self._newest(session)
+            tool = before.tool if before else None
         chosen = self._tool(session, tool, path)
         if continues:
             before = before or self._newest(session, chosen)
@@ -105,22 +115,26 @@ class Choices:
     def _tool(self, session: Session, tool: str | None, path: str | None) -> Tool:
         """Return the tool a run uses: one named now counts from the current folder, the session's from its own."""
         if tool := tool or self._settings.tool:
-            return stored(tool, session.working_directory, self._project.checkout, path)
+            elsewhere = offered_by_workers(self._server)
+            return stored(tool, session.working_directory, self._project.checkout, path, elsewhere)
         chosen = session.tool_active
         if not chosen and session.state in FROZEN:
             raise InvalidTransition(session.id, session.state, "running a tool")
         if not chosen:
             raise NoTool(session.id)
-        return resolve(chosen, path, folder=session.working_directory)
+        return resolve(chosen, path, folder=session.working_directory, elsewhere=offered_by_workers(self._server))
 
-    def _newest(self, session: Session, chosen: Tool) -> Run | None:
-        """Find the newest run of a tool that had a conversation; a page at a time: a long session costs no more."""
+    def _newest(self, session: Session, chosen: Tool | None = None) -> Run | None:
+        """Find the newest run of a tool, or of any, that had a conversation, a page at a time: a long session costs no
+        more.
+        """
         last = session.counters.run_seq
         while last > 0:
             first = max(1, last - _PAGE_RUNS + 1)
             page: list[Run] = self._server.fetch(ops.read_some(self._server.terms, session.id, first, last))
             for run in reversed(page):
-                if run.tool == chosen.name and run.status not in OPEN and run.usage and run.usage.tool_session:
+                is_meant = chosen is None or run.tool == chosen.name
+                if is_meant and run.status not in OPEN and run.usage and run.usage.tool_session:
                     return run
             last = first - 1
         return None

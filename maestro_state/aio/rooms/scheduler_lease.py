@@ -1,11 +1,11 @@
-# Generated from maestro_state.upkeep.leases by `make generate`. Do not edit.
+# Generated from maestro_state.upkeep.scheduler_lease by `make generate`. Do not edit.
 """The lease of the one scheduler that is active in a whole team; its place is taken when it is gone."""
 
 from __future__ import annotations
 
 from maestro_state.aio.companion import Room
 from maestro_state.models.lease import Lease
-from maestro_state.upkeep.leases import Schedule
+from maestro_state.upkeep.scheduler_lease import Schedule
 
 
 class AsyncSchedule(Room[Schedule]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from maestro_state._sync.server import Server
 from maestro_state.errors import InvalidValue
@@ -13,6 +14,7 @@ from maestro_state.state.calls import messages as message_ops
 from maestro_state.state.calls import parts as ops
 from maestro_state.state.calls import runs as run_ops
 from maestro_state.state.calls.contents import read_items
+from maestro_state.state.scripts import Query
 
 PartList = list[ops.Part]
 SentList = list[SentItem]
@@ -55,6 +57,14 @@ class Parts:
 
     def seen(self, session_id: str, sent_before: Sequence[str] = ()) -> tuple[int, SentList]:
         """Read the context, and the revision that what was read cannot be older than; without what was sent before."""
+        return self.seen_with(session_id, sent_before, [])[0]
+
+    def seen_with(
+        self, session_id: str, sent_before: Sequence[str], also: list[Query]
+    ) -> tuple[tuple[int, SentList], list[Any]]:
+        """Read the context, and something else in the same round trip."""
         terms = self._server.terms
-        revision, items = self._server.fetch_all([run_ops.revision(terms, session_id), read_items(terms, session_id)])
-        return revision, [item for item in run_ops.sent_items(items) if item.digest not in sent_before]
+        queries = [run_ops.revision(terms, session_id), read_items(terms, session_id), *also]
+        revision, items, *found = self._server.fetch_all(queries)
+        sent = [item for item in run_ops.sent_items(items) if item.digest not in sent_before]
+        return (revision, sent), found
