@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,7 +25,7 @@ from maestro_state.live.bindings import AsyncBoundKeys
 from maestro_state.live.records import AsyncRecords
 from maestro_state.live.server import AsyncServer
 from maestro_state.live.source import AsyncLive, AsyncSource
-from maestro_state.models.bound import Bound
+from maestro_state.models.binding import Bound
 from maestro_state.models.message import Event, Message
 from maestro_state.state.calls.bindings import Entries
 from maestro_state.upkeep.expiry import Expiry
@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 #: How often a write is tried again on what the key means by then.
 _TRIES = 5
+#: Sessions that are read of in one round trip.
+_TOGETHER = 100
 #: What a write is told when the session that its key meant has ended or is gone.
 _OVER = (InvalidTransition, SessionExpired, SessionNotFound)
 
@@ -121,6 +123,22 @@ class Adapter:
         """Return a key of a framework; nothing is asked yet."""
         return Binding(self, Bound.of(kind, key))
 
+    async def kept_in(self, ids: Sequence[str], names: list[str]) -> list[dict[str, bytes]]:
+        """Return what several sessions keep under some names, in their order: of those that the server has, a hundred
+        in one round trip; of others, from the archive. Nothing of those that are gone by now.
+        """
+        here = await self.here()
+        found: list[dict[str, bytes]] = []
+        for at in range(0, len(ids), _TOGETHER):
+            some = ids[at : at + _TOGETHER]
+            for session_id, live in zip(some, await here.keys.kept_of(some, names), strict=True):
+                kept = live
+                if not kept:
+                    with suppress(SessionNotFound):
+                        kept = await (await here.records.source(session_id)).kept(names)
+                found.append(kept)
+        return found
+
     async def close(self) -> None:
         """Close the connections of this loop, and the Maestro unless it was given."""
         here = self._loops.pop(asyncio.get_running_loop(), None)
@@ -162,18 +180,16 @@ class Binding:
         self._known = await room.ensure(self.bound.kind, self.bound.key, ttl_seconds=ttl_seconds)
         return self._known
 
-    async def write(self, entries: Entries) -> str:
+    async def write(self, entries: Entries, *, begins: bool = True) -> str:
         """Write, all of it in one step; returns the id of the last entry. Cancelled, it is whole or absent."""
 
         async def write(here: _Loop, session_id: str) -> str:
             return await here.keys.write(session_id, entries)
 
-        return await self.change(write)
+        return await self.change(write, begins=begins)
 
     async def pop(self) -> Message | None:
         """Take the newest message back that is handed out, and return it."""
-        if await self.find() is None:
-            return None
 
         async def pop(here: _Loop, session_id: str) -> Message | None:
             message_id = await here.keys.retract_last(session_id)
@@ -182,12 +198,18 @@ class Binding:
             found = await AsyncLive(here.server, session_id).entry(message_id)
             return found if isinstance(found, Message) else None
 
-        return await self.change(pop)
+        with suppress(SessionNotFound):
+            return await self.change(pop, begins=False)
+        return None
 
-    async def change(self, change: Callable[[_Loop, str], Awaitable[T]]) -> T:
-        """Change the session, whichever the key means by then: it may end between two steps of ours."""
+    async def change(self, change: Callable[[_Loop, str], Awaitable[T]], *, begins: bool = True) -> T:
+        """Change the session, whichever the key means by then: it may end between two steps of ours. Unless this
+        `begins` one where there is none, SessionNotFound is raised there: what was deleted stays so.
+        """
         here = await self._adapter.here()
         for _ in range(_TRIES):
+            if self._known is None and not begins and await self.find() is None:
+                raise SessionNotFound(f"{self.bound.kind}:{self.bound.key[:80]}")
             with suppress(*_OVER):
                 return await change(here, self._known or await self.ensure())
             self._known = None
@@ -218,6 +240,15 @@ class Binding:
             wanted *= 4
         return []
 
+    async def items(self, read: Callable[[list[Any]], T], of_message: Callable[[Message], T]) -> list[T]:
+        """Return what all messages hold that are handed out, oldest first; `read` takes it from what is stored."""
+        if self._known is not None:
+            found = await (await self._adapter.here()).keys.items(self._known, read, of_message)
+            if found is not None:
+                return found
+            self._known = None
+        return [of_message(message) for message in await self.messages()]
+
     async def _page(self, last: int | None) -> list[Message]:
         """Read the last messages, or all: in one round trip where the session is known and goes on."""
         if self._known is not None:
@@ -236,16 +267,22 @@ class Binding:
             return []
         return [event async for event in source.events(printed=False) if event.type == kind]
 
-    async def record(self, prefix: str) -> tuple[list[Message], dict[str, bytes]]:
-        """Return every message that is handed out, and what is kept under names with a prefix."""
-        found = None
+    async def record(
+        self, prefix: str, read: Callable[[list[Any]], T], of_message: Callable[[Message], T]
+    ) -> tuple[list[T], dict[str, bytes]]:
+        """Return what all messages hold that are handed out, as `items` does, and what is kept under names with a
+        prefix.
+        """
         if self._known is not None:
-            found = await (await self._adapter.here()).keys.record(self._known, prefix)
-        if found is None:
-            source = await self.source()
-            found = ([], {}) if source is None else (await source.messages(), await source.kept(prefix=prefix))
-        messages, kept = found
-        return [message for message in messages if not message.retracted_at], kept
+            found = await (await self._adapter.here()).keys.record(self._known, prefix, read, of_message)
+            if found is not None:
+                return found
+            self._known = None
+        source = await self.source()
+        if source is None:
+            return [], {}
+        messages, kept = await source.messages(), await source.kept(prefix=prefix)
+        return [of_message(message) for message in messages if not message.retracted_at], kept
 
     async def kept(self, names: list[str] | None = None, *, prefix: str = "") -> dict[str, bytes]:
         """Return what is kept under some names, those with a prefix, or all."""

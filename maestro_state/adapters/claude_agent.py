@@ -9,17 +9,19 @@ are kept beside, each with its place. The summary that lists are made of is fold
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maestro_state.adapters.binding import Adapter, Binding, Entries
-from maestro_state.adapters.items import packed, shown, text_of, unpacked
+from maestro_state.adapters.items import item_in, named, packed, read, shown, text_of, written
+from maestro_state.adapters.lru_cache import LRUCache
 from maestro_state.clock import from_iso, new_suffix
-from maestro_state.errors import Conflict
-from maestro_state.models.bound import joined, parts_of
+from maestro_state.errors import Conflict, SessionNotFound
+from maestro_state.models.binding import joined, parts_of
 from maestro_state.models.message import Message, id_order
+from maestro_state.state.calls.messages import message_of
 
 try:
     from claude_agent_sdk import fold_session_summary
@@ -38,6 +40,8 @@ _REMEMBERED = 1024
 
 Entry = dict[str, Any]
 Key = dict[str, str]
+#: The id of a message, and its metadata.
+_Noted = tuple[str, dict[str, Any]]
 
 
 class _Known:
@@ -73,17 +77,10 @@ class MaestroSessionStore(Adapter):
     def __init__(self, **options: Any) -> None:
         """Take `project`, `maestro`, `ttl_seconds` and settings; nothing is opened yet."""
         super().__init__(**options)
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known = LRUCache(lambda key: _Known(self.binding(KIND, key)), _REMEMBERED)
 
     def _of(self, key: Key) -> _Known:
-        name = joined(key["project_key"], key["session_id"])
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = _Known(self.binding(KIND, name))
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        self._known.move_to_end(name)
-        return found
+        return self._known.of(joined(key["project_key"], key["session_id"]))
 
     async def append(self, key: Key, entries: list[Entry]) -> None:
         """Add entries in one step, each `uuid` once; the summary of a transcript is folded in the same step."""
@@ -97,7 +94,7 @@ class MaestroSessionStore(Adapter):
             if not known.is_read:
                 await self._read_summary(known, entries)
             before = known.summary
-            after = _folded(before, key, [one for one in entries if one.get("uuid") not in known.uuids])
+            after = _folded(before, key, [one for one in entries if _uuid(one) not in known.uuids])
             step = _entries(entries, "").expect(_SUMMARY, before)
             try:
                 await known.binding.write(step if after == before else step.set(_SUMMARY, after))
@@ -105,25 +102,25 @@ class MaestroSessionStore(Adapter):
                 known.is_read = False
                 continue
             known.summary = after
-            known.uuids.update(one["uuid"] for one in entries if one.get("uuid"))
+            known.uuids.update(filter(None, map(_uuid, entries)))
             return
 
     async def _read_summary(self, known: _Known, entries: list[Entry]) -> None:
         """Read the summary, and which of some entries are there already: they were folded when they came."""
-        uuids = {_uuid_name(one["uuid"], ""): one["uuid"] for one in entries if one.get("uuid")}
+        uuids = {_uuid_name(uuid, ""): uuid for uuid in filter(None, map(_uuid, entries))}
         found = await known.binding.kept([_SUMMARY, *uuids])
         known.summary = found.get(_SUMMARY)
-        known.uuids.update(uuid for name, uuid in uuids.items() if name in found)
+        known.uuids = {uuid for name, uuid in uuids.items() if name in found}
         known.is_read = True
 
     async def load(self, key: Key) -> list[Entry] | None:
         """Return every entry in the order it was appended; None when there is none."""
         known, subpath = self._of(key), key.get("subpath") or ""
-        messages, kept = await known.binding.record(_AT)
+        noted, kept = await known.binding.record(_AT, _noted_in, _noted)
         beside = _kept_at(kept, subpath)
         if not subpath and not beside:
-            return _said_in(messages) or None
-        said = [] if subpath else [row for row in map(_said_at, messages) if row]
+            return _said_in(noted) or None
+        said = [] if subpath else [row for row in map(_said_at, noted) if row]
         return _in_order(said + beside) or None
 
     async def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
@@ -133,13 +130,12 @@ class MaestroSessionStore(Adapter):
     async def list_session_summaries(self, project_key: str) -> list[dict[str, Any]]:
         """Return the summaries of all transcripts of a project."""
         return [
-            {"session_id": row.session_id, "mtime": row.mtime, "data": msgspec.json.decode(summary)}
+            {"session_id": row.session_id, "mtime": row.mtime, "data": read(summary)}
             for row, summary in await self._summaries(project_key)
         ]
 
     async def _summaries(self, project_key: str) -> list[tuple[_Row, bytes]]:
         """Return the transcripts that have a summary: others are of sub-agents alone."""
-        here = await self.here()
         rows: dict[str, _Row] = {}
         for row in await self.maestro.sessions.list(everything=True):
             if row.bound_to is None or row.bound_to.kind != KIND or row.orphan:
@@ -149,18 +145,15 @@ class MaestroSessionStore(Adapter):
             # Of a transcript that was gone on with in a fork, the fork is the one that counts.
             if project == project_key and (session_id not in rows or rows[session_id].mtime < mtime):
                 rows[session_id] = _Row(session_id, mtime, row.id)
-        found = []
-        for one in rows.values():
-            kept = await (await here.records.source(one.id)).kept([_SUMMARY])
-            if _SUMMARY in kept:
-                found.append((one, kept[_SUMMARY]))
-        return found
+        kept = await self.kept_in([one.id for one in rows.values()], [_SUMMARY])
+        pairs = zip(rows.values(), kept, strict=True)
+        return [(one, values[_SUMMARY]) for one, values in pairs if _SUMMARY in values]
 
     async def delete(self, key: Key) -> None:
         """Remove a transcript with its sub-agents and its archive; of a sub-agent alone, take its entries back."""
         known, subpath = self._of(key), key.get("subpath") or ""
         if not subpath:
-            self._known.pop(joined(key["project_key"], key["session_id"]), None)
+            self._known.forget(joined(key["project_key"], key["session_id"]))
             await known.binding.delete()
             return
         kept = await known.binding.kept()
@@ -170,7 +163,8 @@ class MaestroSessionStore(Adapter):
         for name in kept:
             if name.startswith(_UUID) and _uuid_subpath(name) == subpath:
                 step.drop(name)
-        await known.binding.write(step)
+        with suppress(SessionNotFound):
+            await known.binding.write(step, begins=False)
 
     async def list_subkeys(self, key: Key) -> list[str]:
         """Return the sub-agents of a transcript."""
@@ -185,12 +179,17 @@ class MaestroSessionStore(Adapter):
 
 def _folded(before: bytes | None, key: Key, entries: list[Entry]) -> bytes:
     """Fold entries into a summary as the SDK does it; when it was written is known from the session."""
-    previous = before and {"session_id": key["session_id"], "mtime": 0, "data": msgspec.json.decode(before)}
-    data: bytes = msgspec.json.encode(fold_session_summary(previous or None, key, entries)["data"])
-    return data
+    previous = before and {"session_id": key["session_id"], "mtime": 0, "data": read(before)}
+    return written(fold_session_summary(previous or None, key, entries)["data"])
+
+
+def _uuid(entry: Entry) -> str | None:
+    found = entry.get("uuid")
+    return found if isinstance(found, str) and found else None
 
 
 def _uuid_name(uuid: str, subpath: str) -> str:
+    uuid = named(uuid)
     return f"{_UUID}{len(uuid)} {uuid} {subpath}"
 
 
@@ -201,12 +200,12 @@ def _uuid_subpath(name: str) -> str:
 
 def _entries(entries: list[Entry], subpath: str) -> Entries:
     """Make one step of a batch."""
-    step, token = Entries(), new_suffix()
+    step = Entries()
     said = [None if subpath else _said(entry) for entry in entries]
     is_mixed = None in said
+    token = new_suffix() if is_mixed else ""
     for number, (entry, spoken) in enumerate(zip(entries, said, strict=True)):
-        uuid = entry.get("uuid")
-        if isinstance(uuid, str) and uuid:
+        if uuid := _uuid(entry):
             step.once(_uuid_name(uuid, subpath))
         if spoken is None:
             step.here(_AT, f" {token}/{number} {subpath}", msgspec.json.encode(packed(KIND, entry)))
@@ -227,12 +226,16 @@ def _said(entry: Entry) -> tuple[str, str, dict[str, Any]] | None:
     text = text_of(content)
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     calls = [
-        {"id": block["id"], "name": str(block.get("name", "")), "arguments": block.get("input")}
+        {
+            "id": shown(block["id"]),
+            "name": shown(str(block.get("name", ""))),
+            "arguments": packed("", block.get("input")).get(""),
+        }
         for block in blocks
         if block.get("type") == "tool_use" and isinstance(block.get("id"), str) and block["id"]
     ]
     results = [
-        {"call_id": block["tool_use_id"], "content": text_of(block.get("content"))}
+        {"call_id": shown(block["tool_use_id"]), "content": text_of(block.get("content"))}
         for block in blocks
         if block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str) and block["tool_use_id"]
     ]
@@ -244,17 +247,30 @@ def _said(entry: Entry) -> tuple[str, str, dict[str, Any]] | None:
     return role, text, {"tool_calls": calls or None, "tool_results": results or None}
 
 
-def _said_at(message: Message) -> _Placed | None:
-    entry = unpacked(KIND, message)
+def _noted(message: Message) -> _Noted:
+    return message.id, message.metadata or {}
+
+
+def _noted_in(stored: list[Any]) -> _Noted:
+    """Read what is noted with a message from what is stored: straight where it is all that is beside the text."""
+    fields = stored[1]
+    if len(fields) == 4 and fields[2] == b"metadata":
+        return stored[0].decode(), msgspec.json.decode(fields[3])
+    return _noted(message_of(stored))
+
+
+def _said_at(noted: _Noted) -> _Placed | None:
+    message_id, metadata = noted
+    entry = item_in(KIND, metadata)
     if entry is None:
         return None  # said by somebody else: a transcript is a chain that only its tool can extend
-    batch, _, number = str((message.metadata or {}).get(PART, f"{message.id}/0")).partition("/")
-    return _Placed((*id_order(message.id), 0), batch, int(number), entry)
+    batch, _, number = str(metadata.get(PART, f"{message_id}/0")).partition("/")
+    return _Placed((*id_order(message_id), 0), batch, int(number), entry)
 
 
-def _said_in(messages: list[Message]) -> list[Entry]:
+def _said_in(rows: list[_Noted]) -> list[Entry]:
     """Return the entries of a transcript that has no others: as they were written."""
-    found = (unpacked(KIND, message) for message in messages)
+    found = (item_in(KIND, metadata) for _, metadata in rows)
     return [entry for entry in found if entry is not None]
 
 
@@ -267,7 +283,7 @@ def _kept_at(kept: dict[str, bytes], subpath: str) -> list[_Placed]:
     for before, part, value in mine:
         if part != _TAKEN_BACK and id_order(before) > gone:
             batch, _, number = part.partition("/")
-            entry = unpacked(KIND, Message(before, "system", "", metadata=msgspec.json.decode(value)))
+            entry = item_in(KIND, msgspec.json.decode(value))
             found.append(_Placed((*id_order(before), 1), batch, int(number), entry))
     return found
 

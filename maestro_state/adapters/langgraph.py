@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from maestro_state.adapters import checkpoints as form
+from maestro_state.adapters import langgraph_checkpoints as form
 from maestro_state.adapters.binding import Adapter, Entries
 from maestro_state.adapters.blocking import OwnLoop
-from maestro_state.adapters.checkpoints import CHECKPOINT, HEAD, VALUE, WRITES, name
-from maestro_state.errors import Conflict, InvalidValue, MaestroError
+from maestro_state.adapters.langgraph_checkpoints import CHECKPOINT, HEAD, VALUE, WRITES, name
+from maestro_state.errors import Conflict, InvalidValue, MaestroError, SessionNotFound
 
 try:
     from langgraph.checkpoint.base import (
@@ -31,13 +30,13 @@ try:
         get_checkpoint_id,
         get_checkpoint_metadata,
     )
-
-    from maestro_state.adapters import langgraph_messages as talk
 except ImportError as error:
     raise ImportError("this needs LangGraph: pip install 'maestro-state[langgraph]'") from error
 
 from maestro_state.adapters.langgraph_blocking import BlockingHalf
-from maestro_state.adapters.langgraph_threads import Thread, kept_along, removal
+from maestro_state.adapters.langgraph_threads import Thread, copy_of, kept_along, removal
+from maestro_state.adapters.lru_cache import LRUCache
+from maestro_state.adapters.view import Read
 
 KIND = "langgraph"
 #: Threads whose sessions are remembered.
@@ -65,7 +64,7 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
         BaseCheckpointSaver.__init__(self, serde=serde)
         self.on_conflict = on_conflict
         self._own = OwnLoop()
-        self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._threads = LRUCache(lambda key: Thread(self.binding(KIND, key)), _REMEMBERED)
 
     @classmethod
     def from_conn_string(cls, url: str, **options: Any) -> Self:
@@ -76,33 +75,36 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
         return self._thread_of(config["configurable"]["thread_id"])
 
     def _thread_of(self, thread_id: Any) -> Thread:
-        key = str(thread_id)
-        found = self._threads.get(key)
-        if found is None:
-            found = self._threads[key] = Thread(self.binding(KIND, key))
-            while len(self._threads) > _REMEMBERED:
-                self._threads.popitem(last=False)
-        return found
+        return self._threads.of(str(thread_id))
 
     async def aget_tuple(self, config: Config) -> CheckpointTuple | None:
         """Return a checkpoint with its values and pending writes: the one named, or the newest of its namespace."""
         asked = config["configurable"]
         namespace, thread = asked.get("checkpoint_ns", ""), self._thread(config)
-        view = thread.view()
-        chosen = get_checkpoint_id(config)
+        view, wanted = thread.view(), get_checkpoint_id(config)
+        # What it was when we last looked is asked for along with the head: mostly it still is, and that is all.
+        guess, values = thread.newest.get(namespace, (None, []))
+        names = [] if wanted else [name(HEAD, namespace)]
+        for likely in filter(None, (wanted or guess,)):
+            names += [name(CHECKPOINT, namespace, likely), name(WRITES, namespace, likely)]
+            names += values if likely == guess else []
+        read = Read(view, names, await view.read(names))
+        chosen = wanted or thread.note_head(namespace, read.found.get(name(HEAD, namespace)))
         if not chosen:
-            chosen = await thread.head(view, namespace)
-            if chosen is None:
-                return None
-            config = _config(asked["thread_id"], namespace, chosen)
-        named = name(CHECKPOINT, namespace, chosen), name(WRITES, namespace, chosen)
-        found = await view.read([*named])
-        if named[0] not in found:
             return None
-        stored = form.unpack_checkpoint(found[named[0]])
-        return await self._tuple(view, config, stored, found.get(named[1], b""))
+        named = name(CHECKPOINT, namespace, chosen), name(WRITES, namespace, chosen)
+        await read.more([*named])
+        if named[0] not in read.found:
+            return None
+        if not wanted:
+            config = _config(asked["thread_id"], namespace, chosen)
+        stored = form.unpack_checkpoint(read.found[named[0]])
+        found = await self._tuple(read, config, stored, read.found.get(named[1], b""))
+        if not wanted:
+            thread.note_newest(namespace, chosen, found.checkpoint["channel_versions"])
+        return found
 
-    async def _tuple(self, view: Any, config: Config, stored: form.Stored, log: bytes) -> CheckpointTuple:
+    async def _tuple(self, read: Read, config: Config, stored: form.Stored, log: bytes) -> CheckpointTuple:
         asked = config["configurable"]
         namespace = asked.get("checkpoint_ns", "")
         checkpoint = self.serde.loads_typed(stored.checkpoint)
@@ -110,7 +112,7 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
             channel: name(VALUE, namespace, channel, version)
             for channel, version in checkpoint["channel_versions"].items()
         }
-        values = await view.read([*names.values()])
+        values = await read.more([*names.values()])
         return CheckpointTuple(
             config=config,
             checkpoint=checkpoint | {
@@ -162,7 +164,9 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
         self, view: Any, thread_id: Any, rows: Rows, wanted: dict[str, Any], limit: int | None
     ) -> Sequence[CheckpointTuple]:
         found = await view.read([name(kind, *row) for row in rows for kind in (CHECKPOINT, WRITES)])
-        page: Any = []
+        read, page = Read(view, (), {}), list[Any]()
+        if not wanted:  # the values of all of them at once; which a filter passes is not known yet
+            await read.more(self._values_of(rows[:limit], found))
         for namespace, checkpoint_id in rows:
             data = found.get(name(CHECKPOINT, namespace, checkpoint_id))
             if data is None or (limit is not None and len(page) >= limit):
@@ -172,8 +176,17 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
             if all(metadata.get(key) == value for key, value in wanted.items()):
                 log = found.get(name(WRITES, namespace, checkpoint_id), b"")
                 config = _config(thread_id, namespace, checkpoint_id)
-                page.append(await self._tuple(view, config, stored, log))
-        return page  # type: ignore[no-any-return]
+                page.append(await self._tuple(read, config, stored, log))
+        return page
+
+    def _values_of(self, rows: Rows, found: Mapping[str, bytes]) -> list[str]:
+        """Return the names of the values of some checkpoints."""
+        names = dict[str, None]()
+        for namespace, checkpoint_id in rows:
+            if data := found.get(name(CHECKPOINT, namespace, checkpoint_id)):
+                versions = self._versions(form.unpack_checkpoint(data))
+                names |= dict.fromkeys(name(VALUE, namespace, *pair) for pair in versions.items())
+        return [*names]
 
     async def _all_threads(self) -> Sequence[str]:
         here = await self.here()
@@ -234,29 +247,34 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
         """Add a checkpoint in one step, with the values that are new and what was said."""
         asked, thread = config["configurable"], self._thread(config)
         namespace, parent = asked.get("checkpoint_ns", ""), asked.get("checkpoint_id")
-        step, values = Entries(), checkpoint["channel_values"]
-        if self.on_conflict == "reject":
-            step.expect(name(HEAD, namespace), parent)
-        said = await thread.say(step, namespace, parent, values, new_versions)
+        kept, values, due = Entries(), checkpoint["channel_values"], thread.due(namespace, parent)
         for channel, version in new_versions.items():
             if channel in values:
-                step.set(name(VALUE, namespace, channel, version), form.pack(self.serde.dumps_typed(values[channel])))
+                kept.set(name(VALUE, namespace, channel, version), form.pack(self.serde.dumps_typed(values[channel])))
         rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         noted = get_checkpoint_metadata(config, metadata)
         stored = form.Stored(parent, self.serde.dumps_typed(rest), self.serde.dumps_typed(noted))
-        step.set(name(CHECKPOINT, namespace, checkpoint["id"]), form.pack_checkpoint(stored))
-        step.highest(name(HEAD, namespace), checkpoint["id"])
-        step.event("checkpoint.added", checkpoint=checkpoint["id"], namespace=namespace, parent=parent or "",
+        kept.set(name(CHECKPOINT, namespace, checkpoint["id"]), form.pack_checkpoint(stored))
+        kept.highest(name(HEAD, namespace), checkpoint["id"])
+        kept.event("checkpoint.added", checkpoint=checkpoint["id"], namespace=namespace, parent=parent or "",
                    source=str(noted.get("source", "")), step=str(noted.get("step", "")))  # fmt: skip
+        if self.on_conflict == "reject":
+            kept.expect(name(HEAD, namespace), parent)
+
+        async def put(here: Any, session_id: str) -> None:
+            thread.is_in(session_id)
+            step, said = await thread.say(namespace, parent, values, new_versions, due)
+            await here.keys.write(session_id, step.and_then(kept))
+            thread.added(namespace, checkpoint["id"], checkpoint["channel_versions"], said)
+
         try:
-            await thread.binding.write(step)
+            await thread.binding.change(put)
         except Conflict as conflict:
             raise Conflict(
                 f"thread '{str(asked['thread_id'])[:80]}' went on meanwhile: {parent or 'nothing'} is not its newest "
                 "checkpoint",
                 hint="read the state anew and run again from there",
             ) from conflict
-        thread.added(namespace, checkpoint["id"], said)
         return _config(asked["thread_id"], namespace, checkpoint["id"])
 
     async def aput_writes(
@@ -271,14 +289,14 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
         ]
         if not rows:
             return
-        thread.note_writes(namespace, f"{asked['checkpoint_id']} {task_id} ", writes)
+        thread.note_writes(namespace, asked["checkpoint_id"], (task_path, task_id), writes)
         step.append(name(WRITES, namespace, asked["checkpoint_id"]), form.pack_writes(rows))
         await thread.binding.write(step)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Remove a thread: its session, archives and binding."""
         thread = self._thread_of(thread_id)
-        self._threads.pop(str(thread_id), None)
+        self._threads.forget(str(thread_id))
         await thread.binding.delete()
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -335,16 +353,17 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
                 return
             heads = await view.read([name(HEAD, namespace) for namespace in {place[0] for place in doomed}])
             try:
-                await thread.binding.write(removal(names, versions, doomed, heads))
+                await thread.binding.write(removal(names, versions, doomed, heads), begins=False)
             except Conflict:
                 continue
+            except SessionNotFound:
+                return
             thread.heads.clear()
             return
         raise Conflict(f"thread '{thread_id[:80]}' goes on all the time", hint="try again")
 
     def _versions(self, stored: form.Stored) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.serde.loads_typed(stored.checkpoint)["channel_versions"]
-        return found
+        return self.serde.loads_typed(stored.checkpoint)["channel_versions"]  # type: ignore[no-any-return]
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints, writes, values and messages of a thread to another one, in one step."""
@@ -353,17 +372,7 @@ class MaestroSaver(BlockingHalf, BaseCheckpointSaver[str]):  # type: ignore[misc
         kept = await view.read(await view.names())
         if not kept or source is target:
             return
-        step = Entries()
-        for message in await source.binding.messages():
-            if (place := talk.place_of(message)) is not None:
-                step.once(name(form.SAID, place[2]))
-                step.message(message.role, message.content, metadata=message.metadata,
-                             tool_calls=message.tool_calls, tool_results=message.tool_results)  # fmt: skip
-        for named, value in kept.items():
-            if form.parts_of(HEAD, [named]):
-                step.highest(named, value)
-            elif not form.parts_of(form.SAID, [named]):
-                step.set(named, value)
+        step = copy_of(await source.binding.messages(), kept)
         step.event("checkpoint.copied", thread=source_thread_id)
         await target.binding.write(step)
         target.heads.clear()

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage, message_to_dict
 
 from maestro_state.adapters.binding import Entries
-from maestro_state.adapters.checkpoints import SAID, name
-from maestro_state.adapters.items import packed, shown, text_of
+from maestro_state.adapters.items import named, packed, shown, text_of
+from maestro_state.adapters.langgraph_checkpoints import SAID, name
 from maestro_state.models.message import Message
 
 KIND = "langgraph"
@@ -43,14 +43,25 @@ def messages_in(channel: str, value: Any, place: str = "") -> Iterator[Said]:
         if known := _id_of(item):
             yield Said(f"id {known}", channel, item)
         else:
-            digest = hashlib.sha256(repr(_parts(item)).encode(errors="replace")).hexdigest()[:16]
-            yield Said(f"at {place}{channel} {number} {digest}", channel, item)
+            yield Said(f"at {place}{channel} {number} {digest_of(item)}", channel, item)
+
+
+def digest_of(item: Any) -> str:
+    """Return what tells one message from another that says something else."""
+    return hashlib.sha256(repr(_parts(item)).encode(errors="replace")).hexdigest()[:16]
+
+
+def is_same(message: Message, item: Any) -> bool:
+    """Tell whether a message of the session says what a message of a graph does."""
+    role, text, parts = _parts(item)
+    found = (message.role, message.content, message.tool_calls or None, message.tool_results or None)
+    return found == (role, text, parts.get("tool_calls"), parts.get("tool_results"))
 
 
 def removed_in(value: Any) -> set[str]:
     """Return what the messages are known by that a write takes back."""
     items = value if isinstance(value, list | tuple) else [value]
-    return {f"id {item.id}" if item.id != ALL else ALL for item in items if isinstance(item, RemoveMessage)}
+    return {f"id {named(item.id)}" if item.id != ALL else ALL for item in items if isinstance(item, RemoveMessage)}
 
 
 def say(step: Entries, namespace: str, said: Said) -> None:
@@ -74,7 +85,7 @@ def _is_message(item: Any) -> bool:
 
 def _id_of(item: Any) -> str | None:
     found = item.get("id") if isinstance(item, dict) else item.id
-    return found if isinstance(found, str) and found else None
+    return named(found) if isinstance(found, str) and found else None
 
 
 def _metadata(item: Any) -> dict[str, Any]:

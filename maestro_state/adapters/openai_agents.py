@@ -10,16 +10,18 @@ frameworks) is handed to the agent as plain messages.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, Self
 
 from maestro_state.adapters.binding import Adapter, Entries, settled
-from maestro_state.adapters.items import packed, shown, text_of, unpacked
+from maestro_state.adapters.items import packed, reader, shown, text_of, unpacked
 from maestro_state.aio.maestro import AsyncMaestro
-from maestro_state.errors import MaestroError
+from maestro_state.errors import MaestroError, SessionNotFound
 from maestro_state.models.message import Message
 
 try:
     from agents.memory import SessionSettings
+    from agents.memory.session_settings import coerce_session_settings
 except ImportError as error:
     raise ImportError("this needs the OpenAI Agents SDK: pip install 'maestro-state[openai-agents]'") from error
 
@@ -41,8 +43,7 @@ class MaestroSession(Adapter):
         """
         super().__init__(**options)
         self.session_id = session_id
-        given = SessionSettings(**session_settings) if isinstance(session_settings, dict) else session_settings
-        self.session_settings = given or SessionSettings()
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._binding = self.binding(KIND, session_id)
         self._is_closed = False
 
@@ -64,7 +65,7 @@ class MaestroSession(Adapter):
         self._check()
         wanted = limit if limit is not None else self.session_settings.limit
         if wanted is None:
-            return _items(await self._binding.messages())
+            return [item for item in await self._binding.items(_read, _item) if item is not None]
         window = wanted
         while window > 0:
             messages = await self._binding.messages(last=window)
@@ -94,8 +95,8 @@ class MaestroSession(Adapter):
     async def clear_session(self, *, wrapper: Any = None) -> None:  # noqa: ARG002
         """Take every item back; they stay in the record."""
         self._check()
-        if await self._binding.find() is not None:
-            await settled(self._binding.write(Entries().clear()))
+        with suppress(SessionNotFound):
+            await settled(self._binding.write(Entries().clear(), begins=False))
 
     async def _atomic_replace_items(self, items: list[Item]) -> bool:
         """Replace the conversation in one step, as compaction does; False for classes that may keep items elsewhere."""
@@ -143,7 +144,7 @@ def _said(item: Item) -> tuple[str, str, dict[str, Any]]:
     if kind.endswith("_output") and isinstance(call_id, str) and call_id:
         output = item.get("output")
         text = text_of(output) if isinstance(output, str | list) else shown(json.dumps(output, default=str))
-        return "tool", text, {"tool_results": [{"call_id": call_id, "content": text}]}
+        return "tool", text, {"tool_results": [{"call_id": shown(call_id), "content": text}]}
     if kind.endswith("_call") and isinstance(call_id or item.get("id"), str) and (call_id or item["id"]):
         asked = item.get("arguments", item.get("input", item.get("action")))
         name = shown(str(item.get("name", kind)))
@@ -167,3 +168,6 @@ def _item(message: Message) -> Item | None:
     if item is not None or message.role == "tool" or not message.content:
         return item
     return {"role": message.role, "content": message.content}
+
+
+_read = reader(KIND, _item)

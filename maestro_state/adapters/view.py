@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from maestro_state.adapters.binding import Binding
 
 
@@ -40,3 +42,19 @@ class View:
                 return await source.kept_names()
             self._archived = {} if source is None else await source.kept()
         return [*self._archived]
+
+
+class Read:
+    """What was read of a view, and asked for: nothing is asked for twice."""
+
+    def __init__(self, view: View, names: Iterable[str], found: dict[str, bytes]) -> None:
+        """Begin with what was read."""
+        self._view, self._asked, self.found = view, set(names), found
+
+    async def more(self, names: list[str]) -> dict[str, bytes]:
+        """Read what was not asked for yet; return what is kept under any of the names."""
+        missing = [named for named in names if named not in self._asked]
+        if missing:
+            self._asked.update(missing)
+            self.found |= await self._view.read(missing)
+        return {named: self.found[named] for named in names if named in self.found}
