@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mcp.server.mcpserver import MCPServer
     from starlette.applications import Starlette
 
-__all__ = ["MISSING", "asgi_app", "build_server", "warm_up"]
+__all__ = ["MISSING", "asgi_app", "build_server", "serve_stdio", "warm_up"]
 
 #: What to say where the SDK is not installed.
 MISSING = "MCP needs an extra: pip install 'maestro-state[mcp]'"
@@ -31,19 +31,21 @@ def build_server(
     project: str | os.PathLike[str] | None = None,
     session: str | None = None,
     read_only: bool = False,
+    command_lines: bool = True,
     **settings: Any,
 ) -> MCPServer:
     """Return the server of a project's sessions, to be run by any transport of the SDK.
 
     The project is the one around `project`, else around CLAUDE_PROJECT_DIR, else around the current folder; the
     session `session`, MAESTRO_SESSION, or the active one, looked up at every call. With `read_only` there is no tool
-    that changes anything. Settings are those of `Maestro`.
+    that changes anything; without `command_lines` runs name a tool that Maestro knows, not any program. Settings are
+    those of `Maestro`.
     """
     try:
         from maestro_state.mcp.server import build
     except ModuleNotFoundError as error:
         raise _explained(error) from error
-    return build(project, session, read_only=read_only, settings=settings)
+    return build(project, session, read_only=read_only, command_lines=command_lines, settings=settings)
 
 
 def asgi_app(
@@ -61,9 +63,19 @@ def asgi_app(
     return application(server, allowed_hosts or (), retry_interval_ms)
 
 
+def serve_stdio(server: MCPServer, *, when_interrupted: Callable[[], None]) -> None:
+    """Serve over standard input and output until the client is gone; when it is interrupted, and all is closed, do what
+    ends the program.
+    """
+    import anyio
+
+    server.when_interrupted = when_interrupted
+    anyio.run(server.run_stdio_async)
+
+
 def warm_up(server: MCPServer) -> None:
     """Have a server answer a first request of nobody's, so that the next one finds everything made."""
-    from maestro_state.mcp.warming import answer_nobody
+    from maestro_state.mcp.preload import answer_nobody
 
     answer_nobody(server)
 

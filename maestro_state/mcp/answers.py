@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from maestro_state.models.message import Event, Message
 
 #: Longest text of a message or an event in an answer, in characters.
@@ -14,14 +16,25 @@ OUTPUT_MAX = 16 * 1024
 CONTENT_MAX = 64_000
 #: After so many characters of events an answer ends; the cursor goes on from there.
 EVENTS_MAX = 64_000
+#: Longest of anything else that is said with a message, in characters of JSON.
+FIELD_MAX = 2_000
+#: Most characters of messages in an answer: of more, long ones are cut shorter, to this at the least.
+MESSAGES_MAX, SHORTEST = 64_000, 250
 
 
-def message_document(message: Message) -> dict[str, Any]:
-    """Return a message as `messages` prints it, and what wrote it."""
-    document = message.document()
-    document["content"] = clip(message.content, TEXT_MAX)
-    if source := source_of(message.user, message.metadata):
-        document["source"] = source
+def message_documents(messages: list[Message], owner: str) -> list[dict[str, Any]]:
+    """Return messages as `messages` prints them, all together no more than a model can take."""
+    sizes, most = [len(one.content) for one in messages], TEXT_MAX
+    while most > SHORTEST and sum(min(size, most) for size in sizes) > MESSAGES_MAX:
+        most //= 2
+    return [message_document(one, owner, most) for one in messages]
+
+
+def message_document(message: Message, owner: str, most: int = TEXT_MAX) -> dict[str, Any]:
+    """Return a message as `messages` prints it, and what wrote it: of the session's owner it is not stored."""
+    document = {name: bounded(value, min(most, FIELD_MAX)) for name, value in message.document().items()}
+    document["content"] = clip(message.content, most)
+    document["source"] = source_of(message.user or owner, message.metadata)
     return document
 
 
@@ -34,12 +47,15 @@ def source_of(user: str | None, metadata: dict[str, Any] | None) -> dict[str, An
 def event_document(event: Event) -> dict[str, Any]:
     """Return an event as `watch --json` prints it, its texts cut to what a model can take."""
     document = event.document()
-    document["data"] = {
-        name: clip(value, TEXT_MAX) if isinstance(value, str) else value
-        for name, value in event.data.items()
-        if name != "base64"
-    }
+    document["data"] = {name: bounded(value, TEXT_MAX) for name, value in event.data.items() if name != "base64"}
     return document
+
+
+def bounded(value: Any, most: int) -> Any:
+    """Return what a document holds; a text that is too long cut, and so is anything else, as text."""
+    if isinstance(value, dict | list) and len(text := msgspec.json.encode(value).decode()) > most:
+        value = text
+    return clip(value, most) if isinstance(value, str) else value
 
 
 def clip(text: str, most: int) -> str:

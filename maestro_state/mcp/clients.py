@@ -46,7 +46,7 @@ def session_number(ctx: Any) -> str:
     return ctx.request.headers.get("mcp-session-id", "") if ctx.request is not None else ""
 
 
-class Attendance:
+class ClientPresence:
     """The clients of one server. Looking keeps no stack running: beats go over a connection that only watches."""
 
     def __init__(self, maestro: AsyncMaestro, onlooker: AsyncMaestro) -> None:
@@ -108,7 +108,7 @@ class Attendance:
             self._has_come.clear()
             for key, client in list(self._clients.items()):
                 if not client.stays and client.seen_ms < now_ms() - GONE_MS:
-                    await self.leave(key)
+                    await self.detach(key)
                     continue
                 with suppress(MaestroError, OSError):  # the stack is away: the next call brings it back
                     await self._show(client)
@@ -121,14 +121,14 @@ class Attendance:
         else:
             await self._move(client, active, self._onlooker)
 
-    async def leave(self, key: str) -> None:
+    async def detach(self, key: str) -> None:
         """Show a client no longer."""
         client = self._clients.pop(key, None)
         if client is not None and client.session_id is not None:
             with suppress(MaestroError, OSError):
                 await self._onlooker.follow.detach(client.terminal, client.session_id)
 
-    async def leave_all(self) -> None:
+    async def detach_all(self) -> None:
         """Show none of them any longer."""
         for key in list(self._clients):
-            await self.leave(key)
+            await self.detach(key)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from mcp_types import JSONRPCMessage
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 #: Names of this machine by which no page of another site can reach it.
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -32,7 +33,24 @@ def application(server: MCPServer, allowed_hosts: Sequence[str], retry_interval_
     made: Starlette = server.streamable_http_app(
         event_store=Recent(), retry_interval=retry_interval_ms, transport_security=security
     )
+    made.add_middleware(Trimmed)
     return made
+
+
+class Trimmed:
+    """What stands in headers, without the blanks around it: they are no part of a value (RFC 9110, 5.5), and not every
+    server of HTTP takes them off. The protocol compares headers with what is asked for.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Take what answers."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand it on."""
+        if scope["type"] == "http":
+            scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        await self._app(scope, receive, send)
 
 
 class Recent(EventStore):

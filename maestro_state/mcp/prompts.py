@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from maestro_state.mcp.server import Office
+    from maestro_state.mcp.server import Lifespan
 
 
-def add_prompts(server: MCPServer, office: Office) -> None:
+def add_prompts(server: MCPServer, lifespan: Lifespan) -> None:
     """Add both prompts."""
 
     @server.prompt(title="Continue the session", description="Pick up where the session stands.")
     async def continue_session(goal: str = "") -> str:
-        where = await _where(office)
+        where = await _where(lifespan)
         aim = f"The goal: {goal}" if goal else "Ask what to do next if the session does not tell."
         return (
             f"Go on with {where}. First call get_session and read_messages to see what was done and said; what you "
@@ -25,7 +25,7 @@ def add_prompts(server: MCPServer, office: Office) -> None:
 
     @server.prompt(title="Hand the session over", description="Leave a message by which another can go on.")
     async def hand_over(to: str = "") -> str:
-        where = await _where(office)
+        where = await _where(lifespan)
         whom = f"{to}, who goes on with it" if to else "whoever goes on with it"
         return (
             f"Hand over {where}. Call get_session and read_messages, then post one message for {whom}: what was "
@@ -34,11 +34,11 @@ def add_prompts(server: MCPServer, office: Office) -> None:
         )
 
 
-async def _where(office: Office) -> str:
+async def _where(lifespan: Lifespan) -> str:
     from maestro_state.errors import MaestroError
 
     try:
-        session = await office.desk.maestro.sessions.read()
+        session = await lifespan.operations.maestro.sessions.read()
     except MaestroError:
         return "this project's Maestro session"
     return f"the Maestro session {session.id}"

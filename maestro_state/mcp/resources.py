@@ -11,55 +11,54 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp_types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 
 from maestro_state.errors import MaestroError, NotFound
-from maestro_state.mcp.answers import message_document
 from maestro_state.mcp.arguments import GetSession
 from maestro_state.mcp.clients import session_number
-from maestro_state.mcp.texts import NOTICE
+from maestro_state.mcp.descriptions import NOTICE
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from maestro_state.mcp.changes import Changes
-    from maestro_state.mcp.server import Office
+    from maestro_state.mcp.server import Lifespan
+    from maestro_state.mcp.subscriptions import Subscriptions
 
 JSON, TEXT = "application/json", "text/plain"
 
 
-def add_resources(server: MCPServer, office: Office) -> None:
+def add_resources(server: MCPServer, lifespan: Lifespan) -> None:
     """Add the resources and the templates of them."""
 
     @server.resource("maestro://session", description="The current session, as get_session answers.", mime_type=JSON)
     async def session() -> str:
         with _told():
-            return _json(await office.desk.get_session(GetSession()))
+            return _json(await lifespan.operations.get_session(GetSession()))
 
     @server.resource("maestro://session/messages", description="What was said last in it.", mime_type=JSON)
     async def messages() -> str:
         with _told():
-            found = await office.desk.all_messages(await office.desk.session_id())
-            return _json({"notice": NOTICE, "messages": [message_document(one) for one in found]})
+            found = await lifespan.operations.all_messages(await lifespan.operations.session_id())
+            return _json({"notice": NOTICE, "messages": found})
 
     @server.resource("maestro://session/context/{item}", description="A context item, whole.", mime_type=TEXT)
     async def context_item(item: str) -> str:
         with _told():
-            session_id = await office.desk.session_id()
-            _, content = await office.desk.maestro.context.show(item, session_id)
+            session_id = await lifespan.operations.session_id()
+            _, content = await lifespan.operations.maestro.context.show(item, session_id)
             return content.decode(errors="replace")
 
     @server.resource("maestro://session/runs/{run_id}/output", description="What a run printed.", mime_type=TEXT)
     async def run_output(run_id: str) -> str:
         with _told():
-            session_id = await office.desk.session_id()
-            run = await office.desk.maestro.runs.read(run_id, session_id)
-            return (await office.desk.maestro.runs.output(run.id, session_id)).decode(errors="replace")
+            session_id = await lifespan.operations.session_id()
+            run = await lifespan.operations.maestro.runs.read(run_id, session_id)
+            return (await lifespan.operations.maestro.runs.output(run.id, session_id)).decode(errors="replace")
 
     @server.resource("maestro://sessions/{ref}", description="Any session, by id or name.", mime_type=JSON)
     async def other_session(ref: str) -> str:
         with _told():
-            return _json(await office.desk.status(await office.desk.maestro.sessions.resolve(ref)))
+            return _json(await lifespan.operations.status(await lifespan.operations.maestro.sessions.resolve(ref)))
 
 
-def add_subscriptions(server: MCPServer, changes: Changes) -> None:
+def add_subscriptions(server: MCPServer, changes: Subscriptions) -> None:
     """Serve `resources/subscribe`, by which clients of the earlier protocol ask to be told.
 
     The SDK's server has no public way to add these two requests; its low-level one does.

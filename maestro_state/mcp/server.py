@@ -11,60 +11,71 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 
 from maestro_state import __version__
 from maestro_state.aio.maestro import AsyncMaestro
-from maestro_state.mcp.changes import Changes
-from maestro_state.mcp.clients import Attendance, client_name, session_number
-from maestro_state.mcp.desk import Desk
+from maestro_state.mcp.clients import ClientPresence, client_name, session_number
+from maestro_state.mcp.descriptions import INSTRUCTIONS
+from maestro_state.mcp.operations import Operations
 from maestro_state.mcp.prompts import add_prompts
 from maestro_state.mcp.resources import add_resources, add_subscriptions
-from maestro_state.mcp.texts import INSTRUCTIONS
+from maestro_state.mcp.stdio import StdioServer
+from maestro_state.mcp.subscriptions import Subscriptions
 from maestro_state.mcp.tools import tools
 
 #: The name of connections that do not keep the embedded stack running.
 ONLOOKER = "maestro-stack-watch"
 
 
-class Office:
-    """Where requests find the desk: there is one while the server runs."""
+class Lifespan:
+    """What is open while the server runs: a Maestro, the operations on it, and who is connected."""
 
-    def __init__(self, project: str | os.PathLike[str] | None, session: str | None, settings: dict[str, Any]) -> None:
-        """Take what a Maestro is made of."""
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None,
+        session: str | None,
+        settings: dict[str, Any],
+        *,
+        command_lines: bool = True,
+    ) -> None:
+        """Take what a Maestro is made of, and whether runs may name any program."""
+        self._command_lines = command_lines
         self._project = project
         self._session = session
         self._settings = settings
-        self._desk: Desk | None = None
-        self._attendance: Attendance | None = None
-        self.changes = Changes()
+        self._operations: Operations | None = None
+        self._presence: ClientPresence | None = None
+        self.changes = Subscriptions()
 
     @property
-    def desk(self) -> Desk:
-        """Return the desk of the running server."""
-        if self._desk is None:
+    def operations(self) -> Operations:
+        """Return them, of the running server."""
+        if self._operations is None:
             raise RuntimeError("the server is not running")
-        return self._desk
+        return self._operations
 
     @asynccontextmanager
-    async def open(self, _: object) -> AsyncIterator[Desk]:
+    async def open(self, _: object) -> AsyncIterator[Operations]:
         """Open Maestro for as long as the server runs; settings are read now, nothing is connected."""
         async with self._maestro() as maestro:
             onlooker = self._onlooker(maestro)
-            attendance = self._attendance = Attendance(maestro, onlooker)
-            self._desk = Desk(maestro, attendance)
+            presence = self._presence = ClientPresence(maestro, onlooker)
+            self._operations = Operations(maestro, presence, command_lines=self._command_lines)
             self.changes.begin(onlooker)
-            keeping = asyncio.create_task(attendance.keep())
+            keeping = asyncio.create_task(presence.keep())
             try:
-                yield self._desk
+                yield self._operations
             finally:
                 keeping.cancel()
                 with suppress(asyncio.CancelledError):
                     await keeping
                 await self.changes.end()
-                await attendance.leave_all()
+                await presence.detach_all()
                 if onlooker is not maestro:
                     await onlooker.close()
-                self._desk = self._attendance = None
+                self._operations = self._presence = None
 
     def _maestro(self, **more: Any) -> AsyncMaestro:
         return AsyncMaestro(_folder(self._project), session=self._session, **{**self._settings, **more})
@@ -77,9 +88,18 @@ class Office:
         onlooker.server.connection.retry_s = 0.5  # one that is gone is said to be
         return onlooker
 
-    async def heed(self, ctx: Any, call_next: Any) -> Any:
+    async def explain(self, ctx: Any, call_next: Any) -> Any:
+        """Answer; of a prompt that is not there or cannot be made of what was given, say so as the protocol does."""
+        try:
+            return await call_next(ctx)
+        except ValueError as error:
+            if ctx.method != "prompts/get":
+                raise
+            raise MCPError(INVALID_PARAMS, f"{error} → prompts/list names them and what they take") from error
+
+    async def identify_client(self, ctx: Any, call_next: Any) -> Any:
         """Take note of who asks, then answer; what every request goes through."""
-        if self._attendance is None:
+        if self._presence is None:
             return await call_next(ctx)
         answer = None
         if ctx.method == "initialize":  # only then it is known who it is
@@ -95,29 +115,34 @@ class Office:
         if not name or (answer is not None and ctx.request is not None):
             return answer if ctx.method == "initialize" else await call_next(ctx)
         # Over HTTP there are many clients, each with a session of the protocol or without; over stdio there is one.
-        with self._attendance.speaking(f"{session_number(ctx)}\0{name}", name, stays=ctx.request is None):
+        with self._presence.speaking(f"{session_number(ctx)}\0{name}", name, stays=ctx.request is None):
             return answer if ctx.method == "initialize" else await call_next(ctx)
 
 
 def build(
-    project: str | os.PathLike[str] | None, session: str | None, *, read_only: bool, settings: dict[str, Any]
+    project: str | os.PathLike[str] | None,
+    session: str | None,
+    *,
+    read_only: bool,
+    settings: dict[str, Any],
+    command_lines: bool = True,
 ) -> MCPServer:
     """Return the server; nothing is opened before it runs."""
-    office = Office(project, session, settings)
+    lifespan = Lifespan(project, session, settings, command_lines=command_lines)
     with _logging_as_it_is():
-        server: MCPServer = MCPServer(
+        server: MCPServer = StdioServer(
             "maestro",
             title="Maestro",
             version=__version__,
             instructions=INSTRUCTIONS,
-            tools=tools(office, read_only=read_only),
-            lifespan=office.open,
-            subscriptions=office.changes,
-            middleware=[office.heed],
+            tools=tools(lifespan, read_only=read_only),
+            lifespan=lifespan.open,
+            subscriptions=lifespan.changes,
+            middleware=[lifespan.identify_client, lifespan.explain],
         )
-    add_resources(server, office)
-    add_subscriptions(server, office.changes)
-    add_prompts(server, office)
+    add_resources(server, lifespan)
+    add_subscriptions(server, lifespan.changes)
+    add_prompts(server, lifespan)
     return server
 
 

@@ -14,10 +14,11 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 
 from maestro_state.errors import MaestroError, NoActiveSession, NoProject
 from maestro_state.mcp import arguments
-from maestro_state.mcp.texts import DESCRIPTIONS, HINT
+from maestro_state.mcp.answers import clip
+from maestro_state.mcp.descriptions import ADVICE, DESCRIPTIONS, HINT
 
 if TYPE_CHECKING:
-    from maestro_state.mcp.server import Office
+    from maestro_state.mcp.server import Lifespan
 
 #: Tool → what it takes.
 ARGUMENTS: dict[str, type[arguments.Arguments]] = {
@@ -32,8 +33,13 @@ ARGUMENTS: dict[str, type[arguments.Arguments]] = {
 }
 #: Tools that change something.
 CHANGES = ("post_message", "add_context", "run_tool")
+#: Longest that an error says of what was given, in characters.
+_ERROR_MAX = 600
 #: A run works on the project's files, and asks a model elsewhere.
 _REACHES_OUT = ("run_tool",)
+#: Claude Code shows a model only the names of servers' tools, until it searches for them: who is asked what the team
+#: works on would not think of it. These are few and short, and are told at once.
+_AT_ONCE = {"anthropic/alwaysLoad": True}
 
 
 class OwnTool(Tool):
@@ -49,20 +55,22 @@ class OwnTool(Tool):
         except (NoActiveSession, NoProject) as error:
             raise ToolError(HINT) from error
         except MaestroError as error:
-            raise ToolError(f"{error} → {error.hint}" if error.hint else str(error)) from error
+            hint = ADVICE.get((self.name, type(error).__name__), error.hint)
+            said = clip(str(error), _ERROR_MAX).replace("\n", " ")
+            raise ToolError(f"{said} → {hint}" if hint else said) from error
         except Exception as error:
             raise UnexpectedToolError(f"{self.name} failed: {type(error).__name__}") from error
 
 
-def tools(office: Office, *, read_only: bool) -> list[Tool]:
+def tools(lifespan: Lifespan, *, read_only: bool) -> list[Tool]:
     """Return the tools of a server."""
-    return [_tool(office, name) for name in ARGUMENTS if not (read_only and name in CHANGES)]
+    return [_tool(lifespan, name) for name in ARGUMENTS if not (read_only and name in CHANGES)]
 
 
-def _tool(office: Office, name: str) -> Tool:
+def _tool(lifespan: Lifespan, name: str) -> Tool:
     changes = name in CHANGES
     return OwnTool(
-        fn=_answering(office, name),
+        fn=_answering(lifespan, name),
         name=name,
         description=DESCRIPTIONS[name],
         parameters=arguments.schema_of(ARGUMENTS[name]),
@@ -74,15 +82,16 @@ def _tool(office: Office, name: str) -> Tool:
             idempotent_hint=None if changes else True,
             open_world_hint=name in _REACHES_OUT,
         ),
+        meta=_AT_ONCE,
     )
 
 
-def _answering(office: Office, name: str) -> Callable[[dict[str, Any]], Awaitable[CallToolResult]]:
+def _answering(lifespan: Lifespan, name: str) -> Callable[[dict[str, Any]], Awaitable[CallToolResult]]:
     kind = ARGUMENTS[name]
 
     async def answer(given: dict[str, Any]) -> CallToolResult:
         wanted = arguments.read(kind, given)
-        document = await getattr(office.desk, name)(wanted)
+        document = await getattr(lifespan.operations, name)(wanted)
         text = msgspec.json.encode(document).decode()
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=document)
 

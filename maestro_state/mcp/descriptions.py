@@ -23,11 +23,24 @@ DESCRIPTIONS = {
     "read_messages": "Read the conversation of the session: who said what, and when. Without since the newest; with "
     "since what came after it.",
     "post_message": "Say something to everybody in the session, people and agents. It is kept.",
-    "read_context": "List the files and texts that runs are sent along, or read one of them with its content.",
-    "add_context": "Add a file, folder or glob of the project, or a text, to what runs are sent along. Give path or "
-    "text.",
+    "read_context": "List the files and texts that runs are sent, or read one of them with its content.",
+    "add_context": "Add a file, folder or glob of the project, or a text, to what runs are sent. Give path or text.",
     "wait_for_events": "Wait until something happens in the session: a message, a run's output or end, a change. "
     "Answers at once if something happened after cursor. Pass on the cursor it returns.",
     "run_tool": "Have an AI tool work on a prompt in this project, in the background; or look at a run by run_id. "
     "Answers with the run and the end of its output. While status is pending or running, call again with run_id.",
 }
+
+#: What a model can do about an error, where the error's own words are for people in a terminal.
+ADVICE = {
+    ("add_context", "PathNotFound"): "give a path, folder or glob of the project, or a text",
+    ("add_context", "PathRefused"): "give what is in it as text",
+    ("add_context", "SecretFound"): "leave it out; people can add it by force",
+    ("add_context", "ContentTooLarge"): "give a part of it as text",
+    ("read_context", "ItemNotFound"): "read_context without item lists them",
+    ("run_tool", "RunNotFound"): "get_session names the runs",
+    ("run_tool", "ToolNotFound"): "give tool: claude, codex, gemini, qwen, opencode or llm",
+}
+
+#: What a cursor is, for a model that gave something else.
+CURSOR = "give the cursor of an earlier answer, or start"

@@ -18,12 +18,15 @@ from maestro_state.mcp.answers import (
     Tail,
     clip,
     event_document,
-    message_document,
+    message_documents,
 )
-from maestro_state.mcp.clients import Attendance
-from maestro_state.mcp.texts import HINT, NOTICE
+from maestro_state.mcp.clients import ClientPresence
+from maestro_state.mcp.descriptions import CURSOR, HINT, NOTICE
 from maestro_state.models.message import Event, Message
+from maestro_state.models.names import is_stream_id
 from maestro_state.models.run import OPEN, Run
+from maestro_state.state.calls.events import START
+from maestro_state.tools import names
 from maestro_state.vocabulary import FROZEN
 
 Document = dict[str, Any]
@@ -34,19 +37,21 @@ NEWEST, FOLLOWING = 20, 200
 _MORE_MS = 1
 
 
-class Desk:
+class Operations:
     """One project's sessions, as agents use them."""
 
-    def __init__(self, maestro: AsyncMaestro, attendance: Attendance) -> None:
-        """Take an open Maestro, and who is to be shown as attached."""
+    def __init__(self, maestro: AsyncMaestro, presence: ClientPresence, *, command_lines: bool = True) -> None:
+        """Take an open Maestro, who is to be shown as attached, and whether runs may name any program."""
+        self._command_lines = command_lines
         self.maestro = maestro
-        self._attendance = attendance
+        self._presence = presence
         self._active: tuple[object, str] | None = None
+        self._owner = ("", "")  #: of which session, and who
 
     async def session_id(self) -> str:
         """Return the session that is meant now, with the client shown as attached to it."""
         session_id = await self._resolve()
-        await self._attendance.attend(session_id)
+        await self._presence.attend(session_id)
         return session_id
 
     async def _resolve(self) -> str:
@@ -74,6 +79,7 @@ class Desk:
         return {"notice": NOTICE, **status, "cursor": cursor}
 
     async def search_sessions(self, wanted: given.SearchSessions) -> Document:
+        await self.session_id()
         found = await self.maestro.search.find(wanted.query, limit=wanted.limit)
         return {"notice": NOTICE, **msgspec.to_builtins(found)}
 
@@ -84,7 +90,7 @@ class Desk:
         if wanted.since is UNSET:
             found = await room.last(NEWEST if wanted.last is UNSET else wanted.last, session_id)
         else:
-            found = await room.since(str(wanted.since), session_id)
+            found = await room.since(_after(wanted.since), session_id)
             if wanted.last is UNSET:  # from the first on: whoever goes on by the cursor misses nothing
                 more, found = len(found) > FOLLOWING, found[:FOLLOWING]
             else:
@@ -92,16 +98,22 @@ class Desk:
         cursor = found[-1].id if found else wanted.since
         if cursor is UNSET:
             cursor = await self.maestro.follow.newest(session_id) or "start"
-        messages = [message_document(one) for one in found]
+        messages = await self._documents(found, session_id)
         return {"notice": NOTICE, "messages": messages, "cursor": cursor, **({"more": True} if more else {})}
 
-    async def all_messages(self, session_id: str) -> list[Message]:
+    async def all_messages(self, session_id: str) -> list[Document]:
         """Return what is said last, for the resource."""
-        return await self.maestro.messages.last(FOLLOWING, session_id)
+        return await self._documents(await self.maestro.messages.last(FOLLOWING, session_id), session_id)
+
+    async def _documents(self, found: list[Message], session_id: str) -> list[Document]:
+        """Return messages with who wrote each; whose session it is does not change, and is looked up once."""
+        if self._owner[0] != session_id:
+            self._owner = (session_id, (await self.maestro.sessions.read(session_id)).user_id)
+        return message_documents(found, self._owner[1])
 
     async def post_message(self, wanted: given.PostMessage) -> Document:
         session_id = await self.session_id()
-        client = self._attendance.name()
+        client = self._presence.name()
         metadata = {"via": "mcp", **({"client": client} if client else {})}
         added = await self.maestro.messages.add(wanted.role, wanted.content, session_id, metadata=metadata)
         return {"id": added.id, "cursor": added.id}
@@ -128,7 +140,8 @@ class Desk:
 
     async def wait_for_events(self, wanted: given.WaitForEvents) -> Document:
         session_id = await self.session_id()
-        cursor = str(wanted.cursor) if wanted.cursor is not UNSET else await self.maestro.follow.newest(session_id)
+        newest = wanted.cursor is UNSET
+        cursor = await self.maestro.follow.newest(session_id) if newest else _after(wanted.cursor)
         found: list[Event] = []
         if wanted.timeout_s > 0:
             found = await self._events(session_id, cursor, max(1, int(wanted.timeout_s * 1000)), most=1)
@@ -151,7 +164,7 @@ class Desk:
         async with aclosing(events) as following:  # type: ignore[type-var]
             async for event in following:
                 found.append(event)
-                size += 100 + sum(len(value) for value in event.data.values() if isinstance(value, str))
+                size += 100 + sum(len(str(value)) for value in event.data.values())
                 if size >= most:
                     break
         return found
@@ -163,8 +176,10 @@ class Desk:
             raise InvalidValue("a run has its tool already", hint="leave out tool, or run_id")
         session_id = await self.session_id()
         if wanted.prompt is not UNSET:
-            tool = None if wanted.tool is UNSET else wanted.tool
-            terminal = self._attendance.name()
+            tool = None if wanted.tool is UNSET else str(wanted.tool)
+            if tool is not None and not self._command_lines and tool.strip() not in names():
+                raise InvalidValue("command lines are for admins", hint=f"tool is one of {', '.join(names())}")
+            terminal = self._presence.name()
             try:
                 run = await self.maestro.runs.start(str(wanted.prompt), session_id, tool=tool, terminal=terminal)
             except NoTool as error:
@@ -190,3 +205,13 @@ class Desk:
         async for piece in self.maestro.runs.chunks(run_id, session_id):
             tail.add(piece)
         return tail.text()
+
+
+def _after(cursor: object) -> str:
+    """Return the id to read after; InvalidValue tells a model what a cursor is."""
+    said = str(cursor)
+    if said == "start":
+        return START
+    if not is_stream_id(said):
+        raise InvalidValue(f"'{said[:40]}' is not a cursor", hint=CURSOR)
+    return said
