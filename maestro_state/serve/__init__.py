@@ -29,5 +29,5 @@ def check_packages() -> None:
     """Raise ImportError naming the extra where its packages are missing."""
     from importlib.util import find_spec
 
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "markdown_it", "nh3", "pygments")):
         raise ImportError(MISSING)

@@ -7,17 +7,20 @@ own; one that is so slow that its place is gone is let go, and comes back with t
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from maestro_state.errors import MaestroError, NotFound
+from maestro_state.errors import MaestroError, NoProject, NotFound
 from maestro_state.local.logs import get_logger
-from maestro_state.models.message import id_order
-from maestro_state.serve.asked import encode
+from maestro_state.models.message import id_order, id_time
+from maestro_state.serve.request import encode
+from maestro_state.state.calls.events import START
 
 if TYPE_CHECKING:
     from maestro_state.aio.maestro import AsyncMaestro
-    from maestro_state.models.message import Event
+    from maestro_state.models.message import Changed, Event
+    from maestro_state.models.session import SessionSummary
 
 log = get_logger("maestro.serve")
 
@@ -25,10 +28,16 @@ ENDS = ("session.finalized", "session.aborted")
 
 #: What is kept for those who are behind: so many pieces, or so many bytes.
 KEPT, KEPT_BYTES = 1024, 8 * 1024 * 1024
+#: Bytes that may lie in a hub when everybody has sent them: letting go of them is work for each follower.
+SENT_BYTES = 512 * 1024
+#: Bytes that one follower takes at a time.
+TAKEN_BYTES = 128 * 1024
 #: Seconds between two comments that show followers, and what is between, that the line is open.
 BEAT_S = 10.0
 #: Seconds until a server that is away is asked again.
 _AGAIN_S = 0.5
+#: How long a read of all changes waits for one, in milliseconds.
+_WAIT_MS = 5000
 _BEAT = (None, b":\n\n")
 #: What followers are told when this process stops: come back soon.
 STOPPING = b"retry: 500\n: the server stops; come back\n\n"
@@ -61,6 +70,7 @@ class Hub:
         self.is_stopping = False  #: this process stops
         self._first = 0
         self._bytes = 0
+        self._check_above = SENT_BYTES  #: bytes from which on it is checked who has sent what
         self._pieces: list[tuple[str | None, bytes]] = []
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -69,10 +79,17 @@ class Hub:
         """The number of the next piece."""
         return self._first + len(self._pieces)
 
+    @property
+    def held_bytes(self) -> int:
+        """How much is kept now."""
+        return self._bytes
+
     def put(self, piece: tuple[str | None, bytes]) -> None:
         """Keep a piece, and wake everybody."""
         self._pieces.append(piece)
         self._bytes += len(piece[1])
+        if self._bytes > self._check_above:
+            self._drop_sent()
         if len(self._pieces) > KEPT or self._bytes > KEPT_BYTES:
             self._forget()
         self.wake()
@@ -84,12 +101,19 @@ class Hub:
             if not one.done():
                 one.set_result(None)
 
+    def _drop(self, count: int) -> None:
+        self._bytes -= sum(len(data) for _, data in self._pieces[:count])
+        del self._pieces[:count]
+        self._first += count
+
+    def _drop_sent(self) -> None:
+        """Drop what everybody has taken; check again when there is twice as much as is left."""
+        self._drop(min((one.at for one in self.followers if not one.lost), default=self.next) - self._first)
+        self._check_above = max(SENT_BYTES, 2 * self._bytes)
+
     def _forget(self) -> None:
         """Drop the older half, and let go of those who have not even sent that."""
-        half = len(self._pieces) // 2 or 1
-        self._bytes -= sum(len(data) for _, data in self._pieces[:half])
-        del self._pieces[:half]
-        self._first += half
+        self._drop(len(self._pieces) // 2 or 1)
         for follower in self.followers:
             if follower.at < self._first and not follower.lost:
                 follower.lost = True
@@ -97,17 +121,22 @@ class Hub:
                     follower.task.cancel()
 
     def take(self, follower: Follower, after: tuple[int, int]) -> tuple[bytes, tuple[int, int]]:
-        """Return everything from a follower's place on that comes after an id, and the id it then has."""
-        pieces = self._pieces[follower.at - self._first :]
-        follower.at = self.next
-        found = []
-        for event_id, data in pieces:
+        """Return what comes next for a follower, after an id, and the id it then has; nothing when it has everything.
+
+        At most so much that many who wake up late together do not each hold all of it.
+        """
+        found, size = [], 0
+        for event_id, data in islice(self._pieces, follower.at - self._first, None):
+            follower.at += 1
             if event_id is not None:
                 order = id_order(event_id)
                 if order <= after:
                     continue
                 after = order
             found.append(data)
+            size += len(data)
+            if size >= TAKEN_BYTES:
+                break
         return (found[0] if len(found) == 1 else b"".join(found)), after
 
     async def news(self) -> None:
@@ -139,15 +168,25 @@ class Hubs:
         """Return the hub of a session, with its reader at work: what happens from now on is in it."""
         hub = self._hubs.get(name)
         if hub is None or hub.is_over:
-            newest = None if name == ALL else await self._maestro.follow.newest(name)
+            newest = await self._newest(name)
             hub = self._hubs.get(name)  # somebody else may have been faster
             if hub is None or hub.is_over:
                 hub = self._hubs[name] = Hub()
                 hub.is_stopping = self.is_stopping
-                reading = self._read_all(hub) if name == ALL else self._read(name, hub, newest or "0-0")
+                reading = self._read_all(hub, newest) if name == ALL else self._read(name, hub, newest)
                 self._readers[name] = asyncio.create_task(reading)
                 self._readers[name].add_done_callback(lambda _: self._drop(name, hub))
         return hub
+
+    async def _newest(self, name: str) -> str:
+        """Return where a reader begins; where no session ever began, before the first one."""
+        follow = self._maestro.follow
+        try:
+            return await (follow.newest_change() if name == ALL else follow.newest(name)) or START
+        except NoProject:
+            if name != ALL:
+                raise
+            return START
 
     def detach(self, hub: Hub, follower: Follower) -> None:
         """Take a follower out; a hub without any stops reading."""
@@ -185,20 +224,20 @@ class Hubs:
         finally:
             beat.cancel()
 
-    async def _read_all(self, hub: Hub) -> None:
-        """Put a row for every session that changed: looked for once a second, for everybody together."""
+    async def _read_all(self, hub: Hub, cursor: str) -> None:
+        """Put what changes in any session after the cursor: one blocked read, for everybody together."""
         beat = asyncio.create_task(_beat(hub))
-        known: dict[str, str] | None = None
         try:
             while True:
-                with suppress(MaestroError):
-                    rows = await self._maestro.sessions.newest(_OVERVIEW)
-                    seen = {row.id: f"{row.updated_at} {row.state}" for row in rows}
-                    for row in reversed(rows) if known is not None else ():
-                        if known is not None and known.get(row.id) != seen[row.id]:
-                            hub.put((None, changed(row.document())))
-                    known = seen
-                await asyncio.sleep(1)
+                try:
+                    for change in await self._maestro.follow.changes(cursor, wait_ms=_WAIT_MS):
+                        cursor = change.id
+                        hub.put((change.id, changed(change)))
+                except NoProject:
+                    await asyncio.sleep(_AGAIN_S)  # the first session makes one
+                except MaestroError as error:
+                    log.warning("follow_waits", session_id=ALL, error=str(error))
+                    await asyncio.sleep(_AGAIN_S)
         finally:
             beat.cancel()
 
@@ -212,14 +251,21 @@ class Hubs:
             reader.cancel()
 
 
-#: The name of the hub of all sessions, and how many of them it looks at.
+#: The name of the hub of all sessions.
 ALL = "*"
-_OVERVIEW = 200
 
 
-def changed(row: dict[str, object]) -> bytes:
-    """Return what is told of a session that changed: its row of the list."""
-    return b"event: session.changed\ndata: %s\n\n" % encode({"type": "session.changed", "data": row})
+def listed(row: SessionSummary) -> bytes:
+    """Return what is told of a session to who asks for all of them: its row of the list, which is at no place."""
+    return b"event: session.changed\ndata: %s\n\n" % encode({"type": "session.changed", "data": row.document()})
+
+
+def changed(change: Changed) -> bytes:
+    """Return what is told of a session that changed: its row of the list; of one that is gone, its id."""
+    kind = "session.changed" if change.row else "session.removed"
+    data = change.row.document() if change.row else {"id": change.session_id}
+    told = {"id": change.id, "ts": id_time(change.id), "type": kind, "data": data}
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (change.id.encode(), kind.encode(), encode(told))
 
 
 async def _beat(hub: Hub) -> None:

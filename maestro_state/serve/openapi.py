@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
 from maestro_state import __version__
-from maestro_state.serve.routes import Route, names_of
-from maestro_state.serve.shapes import ErrorDocument, Nothing
+from maestro_state.serve.routes import Download, Route, names_of
+from maestro_state.serve.schemas.common import ErrorDocument, Nothing
 
 #: Status → what it means, the same everywhere.
 FAILURES = {
@@ -18,14 +19,17 @@ FAILURES = {
     413: "too large", 415: "the body is not JSON", 421: "asked by another name", 429: "too many requests",
     500: "it failed", 503: "the state server is away",
 }  # fmt: skip
+#: What is made there has no address of its own.
+_NOWHERE = ("/messages", "/context", "/use-output", "/breadcrumbs", "/say")
+_EVENT_ID = "^([0-9]{1,19}(-[0-9]{1,19})?|start|now)$"
 _REF = "#/components/schemas/{name}"
 _SESSION_REF = "A full id, a slug, the six characters at the end of an id, or latest."
 
 
 def openapi_document(routes: tuple[Route, ...]) -> dict[str, Any]:
     """Return the document."""
-    shown = [route for route in routes if route.path.startswith(("/v1", "/openapi"))]
-    types = {kind for route in shown for kind in (route.answer, route.body) if kind not in (None, Any)}
+    shown = [_resolved(route) for route in routes if route.path.startswith(("/v1", "/openapi", "/metrics"))]
+    types = {kind for route in shown for kind in (route.answer, route.body) if kind not in (None, Any, Download)}
     ordered = [ErrorDocument, *sorted(types, key=lambda kind: kind.__name__)]
     _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
     paths: dict[str, Any] = {}
@@ -38,6 +42,14 @@ def openapi_document(routes: tuple[Route, ...]) -> dict[str, Any]:
         "components": {"schemas": schemas, "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"bearer": []}],
     }
+
+
+def _resolved(route: Route) -> Route:
+    """Return a route with the type of its answer: those that nothing else needs are imported now."""
+    if not isinstance(route.answer, str):
+        return route
+    module, _, name = route.answer.rpartition(".")
+    return route._replace(answer=getattr(import_module(f"maestro_state.{module}"), name))
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -77,7 +89,11 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     if route.once:
         schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
-    if route.method == "PUT":
+    if route.path.endswith("/events"):
+        text, schema = "Go on behind this event; counts before `from`.", {"type": "string", "pattern": _EVENT_ID}
+        one = {"name": "Last-Event-ID", "in": "header", "required": False, "schema": schema}
+        found.append(one | {"description": text})
+    if "/fields/" in route.path and route.method == "PUT":
         found.append({"name": "If-Match", "in": "header", "required": False, "schema": {"type": "string"}})
     return found
 
@@ -98,13 +114,20 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 def _answer(route: Route) -> dict[str, Any]:
     text = (route.handler.__doc__ or "").strip().split("\n")[0]
+    if route.answer is Download:
+        kinds = {"text/markdown": {"schema": {"type": "string"}}, "application/json": {"schema": {}}}
+        named = {"Content-Disposition": {"required": True, "schema": {"type": "string"}}}
+        return {"description": text, "content": kinds, "headers": named}
+    if route.path == "/metrics":
+        kinds = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")}
+        return {"description": text, "content": kinds}
     if route.answer is None:
         return {"description": text, "content": {"text/event-stream": {"schema": {"type": "string"}}}}
     content = {"application/json": {"schema": _schema(route.answer)}}
     if route.path.endswith("/output"):
         content["text/plain"] = {"schema": {"type": "string"}}
     answer: dict[str, Any] = {"description": text, "content": content}
-    if route.status == 201 and route.answer is not None and not route.path.endswith(("/messages", "/context")):
+    if route.status == 201 and not route.path.endswith(_NOWHERE):
         answer["headers"] = {"Location": {"required": True, "schema": {"type": "string"}}}
     if "/fields/" in route.path:
         answer["headers"] = {"ETag": {"required": True, "schema": {"type": "string"}}}

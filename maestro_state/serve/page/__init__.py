@@ -1,1 +1,1 @@
-"""The page: what a browser is shown. Static files, and `pages`, which writes the HTML around them."""
+"""The page: what a browser is shown. Static files, and `html`, which writes the HTML around them."""

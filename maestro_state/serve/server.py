@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from maestro_state.errors import UsageError
+from maestro_state.errors import ServerUnavailable
+from maestro_state.serve.http_protocol import BoundedHttpProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Seconds that requests under way may take when it stops.
 _STOP_S = 10
+#: Connections and files that may be open: shells give programs 1024, and each who follows has one for long.
+_FILES = 16_384
 
 
 class _Server(uvicorn.Server):
@@ -45,28 +50,16 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take the address, before anything else is done."""
-    # By name of its protocol: else asyncio does not know that it is TCP, and each answer waits for the last one's echo.
-    line = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        line.bind((host, port))
-    except OSError as error:
-        line.close()
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port") from None
-    line.listen(2048)
-    line.setblocking(False)
-    return line
-
-
 def serve(
     app: App, line: socket.socket, ready: Callable[[], None], *, cert: str | None = None, key: str | None = None
-) -> bool:
-    """Serve until a signal says to stop; False when it could not start."""
+) -> None:
+    """Serve until a signal says to stop; raise what kept it from starting."""
+    _allow_files()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what went wrong is said by the application
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # every connection's coming and going is not who did what
     config = uvicorn.Config(
         app,
+        http=BoundedHttpProtocol,
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -79,5 +72,16 @@ def serve(
         ssl_keyfile=key,
     )
     server = _Server(config, app, ready)
-    server.run(sockets=[line])
-    return server.started
+    try:
+        server.run(sockets=[line])
+    except SystemExit:  # uvicorn's word for a start that failed
+        raise app.failure or ServerUnavailable("it could not start to serve") from None
+
+
+def _allow_files() -> None:
+    """Take as many open files as the system gives, up to what is enough."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with suppress(OSError, ValueError):  # then it has what it was given
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
