@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 from maestro_state.errors import WorkFailed
 from maestro_state.models.media import kind_of, suffix_of
 from maestro_state.models.run import SentItem
 from maestro_state.tools import Tool
-from maestro_state.tools.attaching import attached_words, mention, refusal
+from maestro_state.tools.attachments import attached_words, holds, mention, refusal
 
 
 @dataclass(slots=True)
@@ -59,20 +59,14 @@ class Attachments:
         path = os.path.realpath(os.path.join(self.root, item.path_rel))
         if os.path.commonpath([path, os.path.realpath(self.folder)]) != os.path.realpath(self.folder):
             return None
-        try:
-            with open(path, "rb") as file:
-                now = file.read(len(content) + 1)
-        except OSError:
-            return None
-        return path if hashlib.sha256(now).hexdigest() == item.digest else None
+        return path if holds(path, item.digest, len(content)) else None
 
     def _copy(self, item: SentItem, content: bytes) -> str:
         """Write the content as it was added into a folder that only this user can open; WorkFailed without room."""
         try:
             self._copies = self._copies or tempfile.mkdtemp(prefix="maestro-files-")
             path = os.path.join(self._copies, f"{item.id}{suffix_of(content)}")
-            with open(path, "xb") as file:
-                file.write(content)
+            Path(path).write_bytes(content)
         except OSError as error:
             reason = f"{item.id} cannot be copied to where {self.tool.entry} would read it: {error.strerror}"
             raise WorkFailed(f"{reason} ({tempfile.gettempdir()})") from error

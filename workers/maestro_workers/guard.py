@@ -5,7 +5,7 @@ everything a run started is below it. It ends all of that when it is told to, an
 because the worker was killed. If it is killed itself, the worker does the same.
 
 Marks that a tool hands on to all it starts are the last resort: by them what is left of a run is found whose worker
-and guard were both killed (`maestro_workers.survivors`).
+and guard were both killed (`maestro_workers.orphans`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from weakref import ref
 
 import msgspec
 
 from maestro_state.local.process import adopt_orphans
-from maestro_workers import process_tree as tree
-from maestro_workers import survivors
+from maestro_state.local.process_tree import below
+from maestro_workers import orphans, process_ending
 
 #: Longest time that a worker waits for the end of a tree, in seconds: less than its lease. What is killed and still
 #: there is in the kernel's hands.
@@ -54,6 +56,7 @@ class Guard:
         """
         self._is_adopting = alone and adopt_orphans()
         self._fork()
+        os.register_at_fork(after_in_child=partial(_let_go, ref(self)))
 
     def _fork(self) -> None:
         self._line, other = socket.socketpair()
@@ -66,14 +69,14 @@ class Guard:
             finally:
                 os._exit(0)
         other.close()
-        self._place = survivors.place(worker, self.pid)
+        self._place = orphans.place(worker, self.pid)
 
     def start(self, argv: Sequence[str], folder: str, environment: Mapping[str, str], streams: Sequence[int]) -> int:
         """Start a tool with these three streams and return its pid; OSError when it cannot be started."""
         self._ensure_alive()
         self.mark = f"{self._place}.{secrets.token_hex(8)}"
         variables = {name: value for name, value in environment.items() if not _is_address(name)}
-        variables[survivors.MARK] = self.mark
+        variables[orphans.MARK] = self.mark
         request = msgspec.msgpack.encode(
             [[os.fsencode(word) for word in argv], os.fsencode(folder),
              {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}]
@@ -130,8 +133,8 @@ class Guard:
                 if kind == _ENDED:
                     return number
         except GuardLost:
-            left = survivors.end_marked(self.mark)
-            return tree.end_all(END_S)[1] if self._is_adopting else left
+            left = orphans.end_marked(self.mark)
+            return process_ending.end_all(END_S)[1] if self._is_adopting else left
 
     def close(self) -> None:
         """End the guard; it ends what is still there."""
@@ -157,6 +160,12 @@ class Guard:
             self._line.sendall(word)
 
 
+def _let_go(guard: ref[Guard]) -> None:
+    """Close the line in a forked child: one that kept it would hide from the guard that the worker died."""
+    if (found := guard()) is not None:
+        found._line.close()  # noqa: SLF001 - the other half of one thing
+
+
 def _is_address(name: str) -> bool:
     """Say whether a variable is the address of one of Maestro's servers, with a password in it: no tool gets that."""
     return name.startswith("MAESTRO_") and name.endswith("_URL")
@@ -177,14 +186,14 @@ class _Keeper:
             if self._wake in readable:
                 with suppress(BlockingIOError):
                     os.read(self._wake, 4096)
-                self._note(tree.reap()[0])
+                self._note(process_ending.reap()[0])
             if self._line.fileno() in readable and not self._obey():
                 return
 
     def _settle(self) -> None:
         os.setsid()  # what ends the worker's group must not end this too
         adopt_orphans()
-        survivors.mark_by_limit()
+        orphans.mark_by_limit()
         # Not ignored: what is ignored here would be ignored by every tool.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, lambda _number, _frame: None)
@@ -209,10 +218,10 @@ class _Keeper:
         if word == _START:
             self._start(streams)
         elif word == _ASK:
-            for process in tree.below(os.getpid()):
-                tree.send(process, signal.SIGTERM)
+            for process in below(os.getpid()):
+                process_ending.send(process, signal.SIGTERM)
         elif word == _KILL:
-            tree.kill(tree.freeze(os.getpid()))
+            process_ending.kill(process_ending.freeze(os.getpid()))
         else:
             left = self._end(END_S if word == _END else _ALONE_S)
             self._tell(_ENDED, left)
@@ -243,7 +252,7 @@ class _Keeper:
         if self._leader is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._leader, signal.SIGKILL)  # all there is where trees cannot be followed
-        codes, left = tree.end_all(within_s)
+        codes, left = process_ending.end_all(within_s)
         self._note(codes)
         return left
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from maestro_workers.finalize import finalize
 from maestro_workers.run import Workshop
-from maestro_workers.sending import send
+from maestro_workers.send_archive import send
 
 #: How this process carries runs out; a worker sets it, else it is made from the folder and environment it is in.
 _workshop: Workshop | None = None

@@ -1,6 +1,7 @@
-"""What follows a run that has ended: its breadcrumb in the work session it belongs to, and its session on disk.
+"""What ends a run, and what follows that: its breadcrumb in the work session it belongs to, and its session on disk.
 
-Neither may undo the run. What fails here is said in the log; the sweeper writes to disk what was not written.
+Nothing that follows may undo the run. What fails here is said in the log; the sweeper writes to disk what was not
+written.
 """
 
 from __future__ import annotations
@@ -8,15 +9,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError
+from maestro_state.histories.readers import TOOLS
+from maestro_state.histories.run_conversations import RunConversations
 from maestro_state.local.logs import get_logger
+from maestro_state.tools import resolve
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
+    from maestro_state.models.claim import Claim, Ended
 
 #: How much of an answer its breadcrumb repeats; all of it is in the run's output.
 _RESPONSE_BYTES = 64 * 1024
 
 _log = get_logger("maestro.worker")
+
+
+def finish(maestro: Maestro, claim: Claim, ended: Ended) -> None:
+    """End a run. Before anybody hears of it, note the conversation of its tool's that it held: an import of the tool's
+    history leaves that in this session.
+    """
+    conversation = ended.usage.tool_session if ended.usage else None
+    if conversation and (tool := resolve(claim.run.tool).entry) in TOOLS:
+        RunConversations(maestro.project).add(tool, conversation, claim.session_id)
+    maestro.claims.finish(claim, ended)
 
 
 def follow_up(maestro: Maestro, session_id: str, run_id: str) -> None:
@@ -43,4 +58,4 @@ def _add_breadcrumb(maestro: Maestro, session_id: str, run_id: str) -> None:
     said = response[:_RESPONSE_BYTES].decode(errors="replace")
     prompt = maestro.runs.prompt(run, session_id).decode(errors="replace")
     done = maestro.runs.activity(run_id, session_id)
-    maestro.work.leave(run.cookie, run, prompt, said, session_id=session_id, activity=done)
+    maestro.work.add_run_breadcrumb(run.cookie, run, prompt, said, session_id=session_id, activity=done)

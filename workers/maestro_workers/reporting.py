@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,14 @@ from maestro_state.local.logs import get_logger
 from maestro_state.models.claim import Claim, Ended
 from maestro_state.models.run import Run, Usage
 from maestro_state.tools import Outcome, Tool
-from maestro_state.tools.afterwards import codex_model, from_llm_log
+from maestro_state.tools.after_call import LOG_MAX, codex_model, from_llm_log
+from maestro_workers.invoke import Invocation, invoke
+
+#: How long a tool may take to print its own log, in seconds.
+_LOG_S = 15.0
+
+#: Why a run ended whose worker was told to stop and could not wait for it any longer.
+STOPPED = "its worker was stopped while it ran"
 
 _log = get_logger("maestro.worker")
 
@@ -28,6 +36,45 @@ def completed(ended: Ended, tool: Tool, run: Run, environment: Mapping[str, str]
     if usage.model is None and run.model is not None and tool.model_flag:
         usage = msgspec.structs.replace(usage, model=run.model)
     return ended if usage == before else msgspec.structs.replace(ended, usage=usage)
+
+
+def own_log(call: Invocation) -> bytes:
+    """Ask a tool for its own log; nothing when it does not answer in time. The claim is kept meanwhile."""
+    printed: list[bytes] = []
+
+    def on_output(data: bytes) -> str | None:
+        printed.append(data)
+        return "limit" if sum(map(len, printed)) > LOG_MAX else None
+
+    try:
+        finished = invoke(replace(call, timeout_s=_LOG_S, on_output=on_output, on_stderr=lambda _: None))
+    except OSError:
+        return b""
+    return b"".join(printed) if finished.stopped is None and finished.exit_code == 0 else b""
+
+
+def judged(outcome: Outcome, stopped: str | None, run: Run, limit: int, refusal: str) -> tuple[str, str | None]:
+    """Return how a call ended and why: by itself, or for the reason it was stopped for."""
+    tail = f": {outcome.last_words}" if outcome.last_words else ""
+    match stopped:
+        case "canceled":
+            return "canceled", f"canceled while it ran{f': {outcome.trouble}' if outcome.trouble else ''}"
+        case "timeout" if outcome.trouble:
+            return "error", f"{outcome.trouble}; it was ended after {run.timeout_s} s"
+        case "timeout":
+            return "error", f"it took longer than {run.timeout_s} s and was ended{tail}"
+        case "limit":
+            kept = f"its output reached the limit of {limit} bytes and it was ended"
+            return "error", f"{kept}; what was captured is kept"
+        case "cut":  # it had ended by itself, and said the most at the very end
+            return "error", f"its output is above the limit of {limit} bytes; what was captured is kept"
+        case "budget":
+            return "error", f"{refusal}; it was ended"
+        case "unguarded":
+            return "error", "the process that guards it was killed, and it was ended"
+        case "stopped":
+            return "error", STOPPED
+    return outcome.status, outcome.error
 
 
 def refusals(outcome: Outcome) -> str:

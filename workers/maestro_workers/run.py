@@ -11,6 +11,8 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from msgspec import structs
+
 from maestro_state import Maestro
 from maestro_state.errors import (
     LostClaim,
@@ -21,30 +23,38 @@ from maestro_state.errors import (
     ServerUnavailable,
     WorkFailed,
 )
-from maestro_state.local.handover import close_all, reach
 from maestro_state.local.logs import bound, get_logger, redact_text
+from maestro_state.local.secrets_file import with_secrets
 from maestro_state.models.claim import BEAT_MS, Claim, Ended
 from maestro_state.models.excerpts import Excerpt
 from maestro_state.models.run import Activity, Usage
 from maestro_state.tools import Outcome, Parser, Tool, delta, resolve, safe_environment
-from maestro_state.tools.afterwards import LOG_MAX
 from maestro_state.tools.rendering import render
 from maestro_state.tools.tools_file import trusted_paths
+from maestro_workers.accounting import Charges, count
+from maestro_workers.admission import Admission
 from maestro_workers.attachments import Attachments
 from maestro_workers.finalize import Requeue
 from maestro_workers.guard import Guard
 from maestro_workers.invoke import PIECE_BYTES, Finished, Invocation, invoke
 from maestro_workers.output import Outbox
 from maestro_workers.pool.channel import Channel
-from maestro_workers.post_run import follow_up
-from maestro_workers.reporting import completed, encoded, open_stderr_log, refusals, split_at_character
+from maestro_workers.post_run import finish, follow_up
+from maestro_workers.profile import Profile
+from maestro_workers.reporting import (
+    completed,
+    encoded,
+    judged,
+    open_stderr_log,
+    own_log,
+    refusals,
+    split_at_character,
+)
+from maestro_workers.telemetry.export import Exporters
+from maestro_workers.telemetry.journal import Journal
 
 #: How long an owner waits for a server that is away before it gives its run up, in seconds.
 OUTAGE_S = 600.0
-#: Why a run ended whose worker was told to stop and could not wait for it any longer.
-STOPPED = "its worker was stopped while it ran"
-#: How long a tool may take to print its own log, in seconds.
-_LOG_S = 15.0
 #: Why a run was not begun whose environment nobody has any more.
 GONE = "the environment of the terminal that asked for it is gone with the process that held it (run it again)"
 #: Longest reason kept of an error.
@@ -63,12 +73,15 @@ class Workshop:
     guard: Guard | None = None
     #: Where the environments of runs are, if this worker is one of several of a process.
     channel: Channel | None = None
+    #: What runs it takes; without one, any.
+    profile: Profile | None = None
     #: Called with every beat; returns why to stop, or None.
     on_beat: Callable[[], str | None] = field(default=lambda: None)
 
     #: Whether a run is under way: not what follows it, which can be done again.
     is_at_work: bool = field(default=False, init=False)
     requeue: Requeue = field(default_factory=Requeue, init=False)
+    _exporters: Exporters = field(default_factory=Exporters, init=False)
     _maestro: Maestro | None = field(default=None, init=False)
 
     @property
@@ -88,57 +101,62 @@ class Workshop:
         """Carry out a run; return its status, None when there was nothing to do or the claim was lost."""
         maestro = self.maestro
         with bound(session=session_id, run=run_id):
-            # Before the claim: a run whose environment others have is theirs.
+            # Before the claim: a run whose environment others have is theirs, as is one that needs what only they have.
             handed = self.channel.environment(session_id, run_id) if self.channel is not None else None
-            if handed is None and self._is_for_others(session_id, run_id):
-                _log.info("run_left_to_others")
+            admission = Admission(maestro, self.channel, self.profile)
+            if handed is None and admission.leaves_to_others(session_id, run_id):
                 return None
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
             try:
                 claim = maestro.claims.claim(session_id, run_id, owner)
             except (LostClaim, NotFound) as error:
                 _log.info("run_not_claimed", reason=str(error))
+                count(maestro, session_id, run_id)  # canceled before it began: nobody else has it in hand
                 return None
-            attempt = _Attempt(self, maestro, claim, handed)
-            self.is_at_work = True
-            try:
-                ended = attempt.make()
-                maestro.claims.finish(claim, ended)
-            except LostClaim as error:
-                _log.warning("claim_lost", reason=str(error))
-                return None
-            except NotReplicated as error:  # the run has ended: what follows it is still to be done
-                _log.warning("run_not_replicated", reason=str(error))
-            except ServerUnavailable as error:
-                _log.error("run_given_up", reason=str(error))
-                attempt.give_up(error)
-                return None
-            finally:
-                self.is_at_work = False
-            if self.channel is not None:
-                self.channel.say_over(session_id, run_id)
-            _log.info("run_finished", status=ended.status)
-            follow_up(maestro, session_id, run_id)
-            return ended.status
+            journal = Journal.of(claim, os.environ if handed is None else handed)
+            with bound(**journal.ids):
+                return self._make(_Attempt(self, claim, handed, admission, journal), claim, journal, admission)
 
-    def _is_for_others(self, session_id: str, run_id: str) -> bool:
-        """Tell whether somebody else, who lives, was handed what this run is to see.
-
-        Then it is left alone: whoever recovers runs that wait requeues the job, until the right one takes it.
-        """
-        holders = self.maestro.claims.holders(session_id, run_id)
-        if not holders or (self.channel is not None and self.channel.holder in holders):
-            return False
-        here = reach(self.maestro.address, self.maestro.settings.namespace)
-        close_all(here)
-        return any(holder.name in holders for holder in here) or self.maestro.queue.has_worker_of(holders)
+    def _make(self, attempt: _Attempt, claim: Claim, journal: Journal, admission: Admission) -> str | None:
+        """Make the attempt, and do what follows it."""
+        self.is_at_work = True
+        try:
+            admission.tell_others()
+            ended = attempt.make()
+            attempt.settle(ended)
+            journal.finish(ended)
+            finish(self.maestro, claim, ended)
+        except LostClaim as error:
+            _log.warning("claim_lost", reason=str(error))
+            return None
+        except NotReplicated as error:  # the run has ended: what follows it is still to be done
+            _log.warning("run_not_replicated", reason=str(error))
+        except ServerUnavailable as error:
+            _log.error("run_given_up", reason=str(error))
+            attempt.give_up(error)
+            return None
+        finally:
+            self.is_at_work = False
+        if self.channel is not None:
+            self.channel.say_over(claim.session_id, claim.run.id)
+        _log.info("run_finished", status=ended.status)
+        count(self.maestro, claim.session_id, claim.run.id)
+        follow_up(self.maestro, claim.session_id, claim.run.id)
+        journal.note_archived()
+        self._exporters.tell(journal)
+        return ended.status
 
 
 class _Attempt:
     """One attempt at a run."""
 
-    def __init__(self, workshop: Workshop, maestro: Maestro, claim: Claim, handed: dict[str, str] | None) -> None:
+    def __init__(
+        self, workshop: Workshop, claim: Claim, handed: dict[str, str] | None, admission: Admission, journal: Journal
+    ) -> None:
+        maestro = workshop.maestro
         self._workshop = workshop
+        self._admission = admission
+        self._journal = journal
         self._handed = handed
         self._maestro = maestro
         self._claim = claim
@@ -152,6 +170,8 @@ class _Attempt:
         self._lost: LostClaim | OutputLost | None = None
         self._stderr_log: int | None = None
         self._told = Usage()
+        self._charges = Charges(maestro, claim)
+        self._tool: Tool | None = None
         self._did = 0
         #: What goes when the call is over.
         self._files = ExitStack()
@@ -161,21 +181,25 @@ class _Attempt:
         with self._files:
             return self._make()
 
+    def settle(self, ended: Ended) -> None:
+        """Put down what the run came to, before its record says so."""
+        if ended.usage is not None:
+            self._charges.settle(ended.usage)
+
     def _make(self) -> Ended:
         run = self._claim.run
-        folder = self._claim.working_directory
-        if not os.path.isdir(folder):
-            where, remedy = (
-                f"on {socket.gethostname()}, where the worker runs",
-                "maestro session set working_directory DIR",
-            )
-            return self._failed(f"the working directory {folder} is not there {where} ({remedy})")
+        if refusal := self._charges.begin():
+            return self._failed(refusal)
         try:
+            folder = self._admission.place(self._claim)
+            self._claim = structs.replace(self._claim, working_directory=folder)
             environment = self._environment()
             tool = resolve(run.tool, environment.get("PATH"), folder=folder)
             if not run.holders:
                 environment = tool.environment(environment, run.env)
+            environment |= self._journal.variables()
             prompt, *contents = self._maestro.claims.contents(self._claim)
+            self._journal.begin(tool, run.model, prompt)
             items = list(zip(self._claim.sent, contents, strict=True))
             files = self._files.enter_context(Attachments(tool, str(self._maestro.project.root), folder))
             for item, content in items:
@@ -188,7 +212,7 @@ class _Attempt:
             raise
         except MaestroError as error:
             return self._failed(str(error))
-        parser = tool.parser()
+        self._tool, parser = tool, tool.parser()
         # The bytes of a plain tool are its output; of the others it is the text for people that their events carry.
         self._parser = None if tool.is_plain else parser
         if program is None:
@@ -198,7 +222,7 @@ class _Attempt:
             try:
                 finished = self._call([program, *argv[1:]], sent, environment)
                 ended = self._ended(tool, parser, finished)
-                log = partial(self._log_of, tool, program, environment)
+                log = partial(own_log, self._invocation([program, *tool.log[1:]], b"", environment))
                 return completed(ended, tool, self._claim.run, environment, log)
             except OSError as error:
                 return self._failed(f"'{argv[0]}' could not be started: {error.strerror}")
@@ -212,10 +236,12 @@ class _Attempt:
         """
         run, found = self._claim.run, self._handed
         if not run.holders:
-            missing = [name for name in run.env if name not in os.environ]
+            own = with_secrets(os.environ, self._maestro.settings.secrets_file)
+            missing = [name for name in run.env if name not in own]
             if missing:
-                raise WorkFailed(f"{', '.join(missing)} is not set on {socket.gethostname()}, where the worker runs")
-            return dict(os.environ)
+                where = f"on {socket.gethostname()}, where the worker runs"
+                raise WorkFailed(f"{', '.join(missing)} is not set {where} (put it into its MAESTRO_SECRETS_FILE)")
+            return own
         if found is None:
             raise WorkFailed(GONE)
         # Where the tool works, as if it had been started there.
@@ -269,6 +295,8 @@ class _Attempt:
             data = encoded("".join(self._parser.feed(data)))
         data = self._held + data if self._held else data
         data, self._held = split_at_character(data)
+        if data:
+            self._journal.note_progress()
         return self._store(data) or self._tell_activity()
 
     def _tell_activity(self) -> str | None:
@@ -284,6 +312,7 @@ class _Attempt:
             self._lost = error
             return "lost"
         self._did += len(done)
+        self._journal.note_activity(done)
         return "canceled" if is_canceled else None
 
     def _store(self, data: bytes) -> str | None:
@@ -310,6 +339,8 @@ class _Attempt:
             told, self._told = self._told, usage
             if self._maestro.claims.renew(self._claim, usage if usage != told else None):
                 return "canceled"
+            if usage != told and self._tool is not None and self._charges.charge(usage, self._tool):
+                return "budget"
         except LostClaim as error:
             self._lost = error
             return "lost"
@@ -324,6 +355,7 @@ class _Attempt:
 
     def _ended(self, tool: Tool, parser: Parser, finished: Finished) -> Ended:
         outcome = parser.end(finished.exit_code, finished.stderr)
+        self._journal.stopped = finished.stopped
         if finished.stopped != "limit":
             rest = self._held + (encoded(outcome.text) if self._parser is not None else b"")
             # A cancel is too late to matter, the tool has ended; but what does not fit must not pass for the whole.
@@ -333,7 +365,8 @@ class _Attempt:
         if self._lost is not None:
             raise self._lost
         self._outbox.flush()
-        status, error = self._judge(outcome, finished)
+        refusal = self._charges.refusal or ""
+        status, error = judged(outcome, finished.stopped, self._claim.run, self._limit, refusal)
         return Ended(
             status=status,
             error=None if error is None else redact_text(error)[:_ERROR_CHARS],
@@ -346,45 +379,10 @@ class _Attempt:
             answer_is_cut=self._answer.is_cut,
         )
 
-    def _log_of(self, tool: Tool, program: str, environment: dict[str, str]) -> bytes:
-        """Ask a tool for its own log; nothing when it does not answer in time. The claim is kept meanwhile."""
-        printed: list[bytes] = []
-
-        def on_output(data: bytes) -> str | None:
-            printed.append(data)
-            return "limit" if sum(map(len, printed)) > LOG_MAX else None
-
-        call = self._invocation([program, *tool.log[1:]], b"", environment)
-        call = replace(call, timeout_s=_LOG_S, on_output=on_output, on_stderr=lambda _: None)
-        try:
-            finished = invoke(call)
-        except OSError:
-            return b""
-        return b"".join(printed) if finished.stopped is None and finished.exit_code == 0 else b""
-
-    def _judge(self, outcome: Outcome, finished: Finished) -> tuple[str, str | None]:
-        said = outcome.last_words
-        tail = f": {said}" if said else ""
-        match finished.stopped:
-            case "canceled":
-                return "canceled", f"canceled while it ran{f': {outcome.trouble}' if outcome.trouble else ''}"
-            case "timeout" if outcome.trouble:
-                return "error", f"{outcome.trouble}; it was ended after {self._claim.run.timeout_s} s"
-            case "timeout":
-                return "error", f"it took longer than {self._claim.run.timeout_s} s and was ended{tail}"
-            case "limit":
-                kept = f"its output reached the limit of {self._limit} bytes and it was ended"
-                return "error", f"{kept}; what was captured is kept"
-            case "cut":  # it had ended by itself, and said the most at the very end
-                return "error", f"its output is above the limit of {self._limit} bytes; what was captured is kept"
-            case "unguarded":
-                return "error", "the process that guards it was killed, and it was ended"
-            case "stopped":
-                return "error", STOPPED
-        return outcome.status, outcome.error
-
     def _usage(self, tool: Tool, outcome: Outcome) -> Usage:
         usage = outcome.usage
+        if usage.tokens_output is None and self._parser is not None and "tokens_output" not in tool.cumulative:
+            usage = self._parser.so_far  # ended before it told them for good
         if not tool.cumulative or not usage.tool_session:
             return usage
         run = self._claim.run

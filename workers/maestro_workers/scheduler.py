@@ -1,4 +1,5 @@
-"""The scheduler: sweeps often, and cleans up daily where somebody wants that. Any number may run; one is active.
+"""The scheduler: sweeps often, and cleans up daily where somebody wants that. Any number may run; one is active, and
+the others take shares of its sweeps: each shard of the sessions that has waited for as long as between two sweeps.
 
 The active one has a lease, which a heartbeat keeps while work is under way; when it is gone, another takes
 over as soon as the lease ends. What is due is decided by what the server remembers, so that after a downtime, of
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING
 from maestro_state.errors import MaestroError, ServerUnavailable
 from maestro_state.local.logs import get_logger
 from maestro_state.models.lease import Lease
-from maestro_state.upkeep.leases import BEAT_S
+from maestro_state.upkeep.scheduler_lease import BEAT_S, is_due
 from maestro_workers.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
+    from maestro_state.upkeep.reports import SweepReport
 
 #: Milliseconds between two cleanups of the disk.
 CLEANUP_MS = 24 * 3600 * 1000
@@ -36,6 +38,7 @@ class Work:
 
     sweep: Callable[[Maestro], bool]
     cleanup: Callable[[Maestro], bool]
+    share: Callable[[Maestro], bool]  #: what one does that is not in charge
 
 
 class _Kept:
@@ -89,36 +92,42 @@ class Scheduler:
                         self._be_active(maestro, lease)
                         continue
                     _log.debug("scheduler_waits", active=lease.holder)
+                    self._did("share", self._work.share, maestro)
                     wait_s = min(BEAT_S, lease.left_ms / 1000 + 0.1)
                 except ServerUnavailable as error:
                     _log.warning("server_unavailable", reason=str(error))
+                    wait_s = BEAT_S
+                except MaestroError as error:  # what the server has is damaged: others may mend it
+                    _log.error("schedule_failed", reason=str(error))
                     wait_s = BEAT_S
                 self._stopping.wait(wait_s)
 
     def _be_active(self, maestro: Maestro, lease: Lease) -> None:
         """Do what is due for as long as the lease lasts."""
         _log.info("scheduler_active", fence=lease.fence)
+        _tell_of_rights(maestro)
         with _keeping(self._open, maestro, lease) as kept:
             try:
                 while not self._stopping.is_set() and not kept.is_lost.is_set():
                     wait_ms = self._do_what_is_due(maestro, kept)
-                    kept.is_lost.wait(0) or self._stopping.wait(min(BEAT_S, wait_ms / 1000))
+                    if not kept.is_lost.is_set():
+                        self._stopping.wait(min(BEAT_S, wait_ms / 1000))
             finally:
                 _log.info("scheduler_inactive", fence=lease.fence, lost=kept.is_lost.is_set())
 
     def _do_what_is_due(self, maestro: Maestro, kept: _Kept) -> int:
         """Return how long nothing is due, in milliseconds."""
-        every_ms = max(1, maestro.settings.checkpoint_seconds * 1000 // 2)
+        every_ms = between_sweeps_ms(maestro)
         current = maestro.schedule.take(kept.lease)
         if current.fence is None:
             kept.is_lost.set()
             return 0
         now_ms = maestro.schedule.now_ms()
-        if now_ms >= current.swept_at + every_ms and self._did("sweep", self._work.sweep, maestro):
+        if is_due(current.swept_at, now_ms, every_ms) and self._did("sweep", self._work.sweep, maestro):
             maestro.schedule.note_swept(kept.lease)
         if kept.is_lost.is_set() or self._stopping.is_set():
             return 0
-        if now_ms >= current.cleaned_at + CLEANUP_MS and self._did("cleanup", self._work.cleanup, maestro):
+        if is_due(current.cleaned_at, now_ms, CLEANUP_MS) and self._did("cleanup", self._work.cleanup, maestro):
             maestro.schedule.note_cleaned(kept.lease)
         return every_ms
 
@@ -133,14 +142,24 @@ class Scheduler:
             return True
 
 
+def between_sweeps_ms(maestro: Maestro) -> int:
+    """Return how long there is between two sweeps: what changes waits for twice that at most."""
+    return max(1, maestro.settings.checkpoint_seconds * 1000 // 2)
+
+
 def the_work(*, cleans: bool) -> Work:
     """Return what a scheduler does; what it does not clean is never noted as cleaned."""
     from maestro_workers.sweep import sweep
 
     def one_pass(maestro: Maestro) -> bool:
-        report = sweep(maestro)
-        if report.busy:
-            return False
+        # Shards that another one has just done are left alone; not for as long as this one's own pause, or one that
+        # was done a moment after the last sweep would wait for the next but one.
+        return told(sweep(maestro, pause_ms=between_sweeps_ms(maestro) // 2))
+
+    def share(maestro: Maestro) -> bool:
+        return told(maestro.sweep_share(between_sweeps_ms(maestro)))
+
+    def told(report: SweepReport) -> bool:
         done = {name: len(getattr(report, name)) for name in ("checkpointed", "finalized", "archived", "errors")}
         if any(done.values()):
             _log.info("swept", **done)
@@ -155,7 +174,16 @@ def the_work(*, cleans: bool) -> Work:
         _log.info("cleaned_up", removed=len(report.removed), kept=report.kept)
         return True
 
-    return Work(one_pass, cleanup)
+    return Work(one_pass, cleanup, share)
+
+
+def _tell_of_rights(maestro: Maestro) -> None:
+    """Say what an account leaves undone that may not do all of a sweep: a terminal's does the rest of it."""
+    from maestro_state.upkeep.account_rights import may_count
+
+    if not may_count(maestro.ledger):
+        text = "runs whose worker was lost are not counted, sessions that the index lost are not found"
+        _log.warning("account_without_rights", reason=text, remedy="use a worker's account (maestro acl --worker)")
 
 
 def run_scheduler(project: str) -> int:
@@ -197,5 +225,5 @@ def make_a_pass(open_maestro: Callable[[], Maestro]) -> None:
         with _keeping(open_maestro, maestro, lease):
             if work.sweep(maestro):
                 maestro.schedule.note_swept(lease)
-            if maestro.schedule.now_ms() >= lease.cleaned_at + CLEANUP_MS and work.cleanup(maestro):
+            if is_due(lease.cleaned_at, maestro.schedule.now_ms(), CLEANUP_MS) and work.cleanup(maestro):
                 maestro.schedule.note_cleaned(lease)

@@ -34,6 +34,10 @@ class Channel:
         """Tell that a run has ended: nobody needs its environment any more."""
         self._say(b"over", session_id.encode(), run_id.encode())
 
+    def say_lacks(self, what: str) -> None:
+        """Tell that a run asked for a folder or a program that is not here."""
+        self._say(b"lacks", what.encode(errors="replace"))
+
     def ask(self, session_id: str, run_id: str) -> None:
         """Ask for the environment of a run ahead of time: the answer comes while there is other work."""
         self._asked = (session_id.encode(), run_id.encode())

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -86,6 +86,18 @@ def collect(pid: int) -> int | None:
     # Before it is collected: its number cannot be anybody else's yet.
     signal_group(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def collect_orphans(own: Container[int]) -> None:
+    """Collect what has exited and is nobody's: the first process of a container inherits what others leave behind.
+
+    Its own children are collected by whoever started them.
+    """
+    with suppress(ChildProcessError):  # there are none
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid in own:
+                return  # the others come next
+            os.waitpid(found.si_pid, 0)
 
 
 def signal_group(group: int, number: signal.Signals) -> None:

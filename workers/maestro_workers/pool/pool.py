@@ -24,6 +24,7 @@ from maestro_workers.pool.children import WELL_AFTER_S, Backoff, collect, fork, 
 from maestro_workers.pool.environments import Environments
 from maestro_workers.pool.listener import Listener
 from maestro_workers.pool.loop import Loop
+from maestro_workers.pool.presence import Presence
 
 if TYPE_CHECKING:
     from maestro_state import Maestro
@@ -78,23 +79,34 @@ class Pool:
         self._polled_s = self._tidied_s = 0.0
         self._backoff = Backoff()
         self.is_closed = False
+        #: Says in the list of workers that these are there.
+        self.presence: Presence | None = None
 
     @property
     def count(self) -> int:
         """How many workers there are."""
         return len(self._workers)
 
+    @property
+    def pids(self) -> set[int]:
+        """The processes that were started for it and are not collected yet."""
+        asking = self.presence.asking if self.presence is not None else None
+        return {*self._workers, *([] if asking is None else [asking])}
+
     def tend(self, now_s: float) -> float:
         """Do what is due; return in how many seconds to come back at the latest."""
         self._collect(now_s)
         self.listener.tend(now_s)
+        if self.presence is not None:
+            self._tend_presence(self.presence, now_s)
         if self.is_closed:
             return POLL_S
         if now_s >= self._polled_s + POLL_S:
             self._polled_s = now_s
             with suppress(MaestroError):  # the server is away: what there was to do may still be
                 self._open = len(self._maestro.claims.open_sessions())
-                self._waiting = self._maestro.queue.waiting()
+                if self._resting < self._most:  # else all there may be are there
+                    self._waiting = self._maestro.queue.waiting()
             self._staff()
             self._retire(now_s)
         if now_s >= self._tidied_s + TIDY_S and (held := self._environments.names()):
@@ -103,6 +115,24 @@ class Pool:
                 for name in self._maestro.claims.over(held):
                     self._environments.forget(name)
         return POLL_S
+
+    def _tend_presence(self, presence: Presence, now_s: float) -> None:
+        """Say what the workers have; those that were started when that was something else make way for others."""
+        if not self._workers and not self._resting:
+            presence.close()
+        # Not while a run waits for the first answer of the worker that was just started for it.
+        elif any(one.is_starting for one in self._workers.values()) and not self._resting:
+            return
+        elif presence.tend(now_s, self.runs_now) and not self.is_closed:
+            for worker in self._workers.values():
+                worker.is_stopping = True
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGUSR1)
+
+    @property
+    def runs_now(self) -> int:
+        """How many workers have something to do."""
+        return sum(1 for one in self._workers.values() if not one.is_starting and one.free_s is None)
 
     def _staff(self) -> None:
         """Have a worker for everything that waits, as far as there may be so many."""
@@ -195,6 +225,10 @@ class Pool:
                 worker.line.setblocking(False)
             case [b"over", session_id, run_id]:
                 self._environments.forget((session_id.decode(), run_id.decode()))
+                if self.presence is not None:
+                    self.presence.runs_done += 1
+            case [b"lacks", what] if self.presence is not None:
+                self.presence.note_lack(what.decode(errors="replace"), time.monotonic(), self.runs_now)
 
     def connects(self) -> bool:
         """Tell whether connections were made that are not use: a worker is there because somebody asked for a run."""
@@ -231,4 +265,6 @@ class Pool:
     def close(self) -> None:
         """Listen no more, and close the connection."""
         self.listener.close()
+        if self.presence is not None:
+            self.presence.close()
         self._maestro.close()

@@ -18,6 +18,7 @@ Replaced, because RQ's own would be unsafe, or everybody's on a server that a te
     Worker.should_run_maintenance_tasks  always: what is due is decided there
     Worker.subscribe, unsubscribe   nothing: a run is canceled where it is recorded, not by a message to its worker
     Worker._install_signal_handlers SIGTERM drains within the grace period, SIGQUIT ends the run, SIGUSR1 retires
+    Worker._set_ip_address          none: RQ reads it from the list of everybody's connections
     Worker.dequeue_timeout          one second: open runs are looked after in between
     Worker.get_heartbeat_ttl        a minute: a job counts as lost soon after its worker is
     BaseDeathPenalty.setup_death_penalty, cancel_death_penalty  nothing: a run has its own timeout, which ends the tool
@@ -29,5 +30,5 @@ Extended, with RQ's own called in the middle:
     Worker.execute_job              asks ahead for the run's environment; when stopping, waits for no queue
     Worker.handle_execution_ended   ends the heartbeat first, and waits for no server when stopping
     Worker.teardown                 does not wait for a server that is away
-    Queue.lmove                     passes over ids that are none
+    Queue.lmove                     passes over ids and lists that are none; where workers differ, has one more list
 """

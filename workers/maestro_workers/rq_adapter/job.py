@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from redis import Redis
-from redis.exceptions import ResponseError
-from rq.exceptions import NoSuchJobError
+from redis.exceptions import NoPermissionError, ResponseError
+from rq.exceptions import DequeueTimeout, NoSuchJobError
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job
 from rq.queue import Queue
@@ -48,6 +49,9 @@ _FORBIDDEN = (
     "dependency_id", "dependency_ids", "repeats_left", "retries_left", "meta",
 )  # fmt: skip
 
+#: Seconds after which a worker that has a list of its own reads what is for everybody.
+SHARED_S = 1.0
+
 _JOB_ID = re.compile(rb"[A-Za-z0-9_-]{1,256}")
 
 
@@ -76,15 +80,77 @@ class SafeQueue(Queue):
         return f"rq:queues:{self.name}"
 
     @classmethod
+    def take(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+        """Take the next job id, as RQ does."""
+        return super().lmove(connection, queue_key, timeout)
+
+    @classmethod
+    def lists(cls, queue_key: str) -> tuple[str, ...]:
+        """Return the lists that whoever puts runs into the queue can write."""
+        return (queue_key,)
+
+    @classmethod
+    def _taken(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+        while True:
+            try:
+                return cls.take(connection, queue_key, timeout)
+            except ResponseError as error:
+                odd = [key for key in cls.lists(queue_key) if connection.type(key) not in (b"list", b"none")]
+                if not odd or not is_wrong_type(error):
+                    raise
+                # Nothing waits in it; whoever looks after runs that wait puts their jobs into the list that it becomes.
+                connection.delete(*odd)
+                _log.error("queue_dropped", keys=odd, reason="it was no list")
+
+    @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
-        """Take the next job id; one that is none is said in the log and passed over."""
-        while (taken := super().lmove(connection, queue_key, timeout)) is not None:
+        """Take the next job id; one that is none is said in the log and passed over, as is a list that is none."""
+        while (taken := cls._taken(connection, queue_key, timeout)) is not None:
             job_id: bytes = taken[1]
             if _JOB_ID.fullmatch(job_id):
                 break
             connection.lrem(IntermediateQueue(queue_key, connection).key, 1, job_id)  # type: ignore[arg-type]
             _log.error("job_refused", job=repr(job_id[:40]), reason="its id is not one")
         return taken
+
+
+def routed_queue(routed: str) -> type[SafeQueue]:
+    """Return the queue of workers that wait on a list of their own, of jobs that only workers like them can do.
+
+    RQ's queue of the namespace holds what any worker may do, or what was asked for when nobody was there: it is read
+    when nothing waits in the list, and once a second also while something does. What is taken is where RQ expects it.
+    """
+
+    class RoutedQueue(SafeQueue):
+        """A queue with a list beside it."""
+
+        read_s = float("-inf")
+
+        @classmethod
+        def lists(cls, queue_key: str) -> tuple[str, ...]:
+            """Return the queue, and the list beside it."""
+            return (queue_key, routed)
+
+        @classmethod
+        def take(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+            """Take the next job id from the list or the queue; DequeueTimeout when there is none in time."""
+            if time.monotonic() >= cls.read_s + SHARED_S and (taken := cls._shared(connection, queue_key)) is not None:
+                return taken
+            taking = IntermediateQueue(queue_key, connection).key
+            found = connection.lmove(routed, taking) if timeout is None else connection.blmove(routed, taking, timeout)
+            if found is not None:
+                return queue_key, found
+            taken = cls._shared(connection, queue_key)
+            if taken is None and timeout is not None:
+                raise DequeueTimeout(timeout, queue_key)
+            return taken
+
+        @classmethod
+        def _shared(cls, connection: Redis, queue_key: str) -> Any:
+            cls.read_s = time.monotonic()
+            return super().take(connection, queue_key, None)
+
+    return RoutedQueue
 
 
 class SafeJob(Job):
@@ -97,6 +163,9 @@ class SafeJob(Job):
             lengths.hstrlen(self.key, name)
         try:
             sizes = dict(zip((*_READ, *_FORBIDDEN), lengths.execute(), strict=True))
+        except NoPermissionError:
+            # Any account that puts runs into the queue can name what is none of this namespace's.
+            self._refuse("its key is beyond this worker's account")
         except ResponseError as error:
             if not is_wrong_type(error):
                 raise

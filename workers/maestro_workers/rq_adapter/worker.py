@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import signal
 import time
-import warnings
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -33,12 +33,12 @@ from maestro_state.errors import ConfigError
 from maestro_state.local.logs import get_logger
 from maestro_state.vocabulary import EXECUTE_RUN
 from maestro_workers.heartbeat import Heartbeat
+from maestro_workers.orphans import end_survivors
 from maestro_workers.pool.channel import Channel
 from maestro_workers.rq_adapter.client import Address, queue_client, stop_waiting
-from maestro_workers.rq_adapter.job import SafeJob, SafeQueue, is_wrong_type
+from maestro_workers.rq_adapter.job import SafeJob, SafeQueue, is_wrong_type, routed_queue
 from maestro_workers.rq_adapter.registries import OwnRegistries
 from maestro_workers.run import Workshop
-from maestro_workers.survivors import end_survivors
 
 #: Seconds a worker waits for a job before it looks after open runs again.
 POLL_S = 1
@@ -82,26 +82,28 @@ class RunWorker(OwnRegistries):
         name: str,
         grace_s: float = 0.0,
         channel: Channel | None = None,
+        routed: str | None = None,
     ) -> None:
-        """Listen on one queue. With two, RQ loses the job of a worker that is killed between taking and starting it."""
+        """Listen on one queue; with two, RQ loses the job of a worker that is killed between taking and starting it.
+
+        With `routed`, a list of jobs for workers like this one, it waits there, and reads the queue now and then.
+        """
         if not isinstance(queue_name, str) or not _QUEUE_NAME.fullmatch(queue_name):
             raise ConfigError(f"a worker listens on exactly one queue, and {queue_name!r} is not the name of one")
         client = queue_client(address)
-        queue = SafeQueue(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
-        with warnings.catch_warnings():
-            # A worker's account may not list everybody's connections, which RQ would read its own address from.
-            warnings.filterwarnings("ignore", "CLIENT LIST command not supported")
-            super().__init__(
-                [queue],
-                name=name,
-                connection=client,
-                job_class=SafeJob,
-                queue_class=SafeQueue,
-                serializer=JSONSerializer,
-                log_job_description=False,
-                maintenance_interval=UPKEEP_S,
-                worker_ttl=ALIVE_S,
-            )
+        kind = SafeQueue if routed is None else routed_queue(routed)
+        queue = kind(queue_name, connection=client, serializer=JSONSerializer, job_class=SafeJob)
+        super().__init__(
+            [queue],
+            name=name,
+            connection=client,
+            job_class=SafeJob,
+            queue_class=kind,
+            serializer=JSONSerializer,
+            log_job_description=False,
+            maintenance_interval=UPKEEP_S,
+            worker_ttl=ALIVE_S,
+        )
         self._workshop = workshop
         self._tended_at = 0.0
         self._job: Job | None = None
@@ -113,6 +115,14 @@ class RunWorker(OwnRegistries):
         self._channel = channel
         workshop.on_beat = self._beat
 
+    def _set_ip_address(self, connection: Redis) -> None:
+        """Name the connection, and have no address: RQ reads that from the list of all connections, which a worker's
+        account may not see, and which redis-py cannot read where the path of the socket has a line break.
+        """
+        self.ip_address = "unknown"
+        with suppress(ResponseError):
+            connection.client_setname(self.name)
+
     @property
     def dequeue_timeout(self) -> int:
         """Wait a short time for jobs: between two waits, open runs are looked after."""
@@ -122,12 +132,18 @@ class RunWorker(OwnRegistries):
         """Say that this worker lives, for a short time only: the count of workers is to be true."""
         timeout = min(timeout or ALIVE_S, ALIVE_S)
         if pipeline is not None:
-            super().heartbeat(timeout, pipeline=pipeline)
+            self._sign(timeout, pipeline)
             return
         # RQ asks twice, and the tool waits for both answers.
         with self.connection.pipeline(transaction=False) as both:
-            super().heartbeat(timeout, pipeline=both)
+            self._sign(timeout, both)
             both.execute()
+
+    def _sign(self, timeout: int, pipeline: Any) -> None:
+        super().heartbeat(timeout, pipeline=pipeline)
+        # RQ signs a worker in when it starts. One that was silent for a while, because its server was away or the
+        # machine slept, was taken off the list by another's upkeep, and nobody would count it for the rest of its life.
+        pipeline.sadd(self.redis_workers_keys, self.key)
 
     def get_heartbeat_ttl(self, job: Job) -> int:
         """Keep a job as started until the next heartbeat is long overdue."""
@@ -240,11 +256,13 @@ class RunWorker(OwnRegistries):
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         """Take no new run; the one that is under way gets the grace period. Asked again, stop now."""
         del number, frame
-        if self._stop_requested or not self._workshop.is_at_work:
+        # Noted first: the second request may interrupt this one as soon as the log tells of it.
+        is_second, self._stop_requested = self._stop_requested, True
+        if is_second or not self._workshop.is_at_work:
             self._stop_now()
         else:
-            _log.info("worker_stopping", grace_s=self._grace_s)
             self._ends_at = time.monotonic() + self._grace_s
+            _log.info("worker_stopping", grace_s=self._grace_s)
         self._stop()
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:

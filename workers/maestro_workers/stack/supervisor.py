@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maestro_state.clock import iso, now_ms
-from maestro_state.errors import MaestroError, ServerUnavailable
+from maestro_state.errors import MaestroError
 from maestro_state.local.embedded import is_running, paths
-from maestro_state.local.embedded.answering import ReplyError
 from maestro_state.local.embedded.control import sync_data
+from maestro_state.local.embedded.probe import ReplyError
 from maestro_state.local.embedded.supervision import holds, take_lock
-from maestro_state.local.log_files import open_log_file
+from maestro_state.local.log_files import open_stack_log
 from maestro_state.local.process import keep_private
 from maestro_state.local.settings import load_settings
 from maestro_workers.pool.loop import Loop
+from maestro_workers.stack.idleness import Usage
 from maestro_workers.stack.kept_running import stack_parts
 from maestro_workers.stack.services import Part
-from maestro_workers.stack.usage import Usage
 
 #: Seconds without any use after which the stack stops, unless told otherwise.
 IDLE_S = 1800
@@ -42,8 +42,6 @@ SETTLE_S = 3600.0
 SETTLE_PAUSES_S = (0.1, 2.0)
 #: Seconds a service gets to end by itself.
 SERVICE_STOP_S = 10.0
-
-_MAX_LOG_BYTES = 1_000_000
 
 
 #: Makes what a supervisor looks after, given what it waits with and where it logs.
@@ -68,7 +66,11 @@ class Supervisor:
             while (lock := take_lock(folder)) is not None:
                 loop.own = [lock, folder]
                 try:
-                    self._supervise(folder, lock, loop)
+                    # Whoever starts a supervisor has a server: one that is gone by now was stopped while this process
+                    # was still loading, and had no lock that `stop` could have seen. Asked only with the lock in hand:
+                    # of a server that is still there, whoever stops it looks at the lock once more afterwards.
+                    if is_running(self.root):
+                        self._supervise(folder, lock, loop)
                 finally:
                     os.ftruncate(lock, 0)
                     os.close(lock)
@@ -187,20 +189,9 @@ class Syncer:
         os.close(self._folder)
 
 
-def open_log(root: Path) -> int:
-    """Open the stack's log for appending, beginning a new one when it has grown large.
-
-    Where something else has its place nothing is logged: that must not take the services down.
-    """
-    try:
-        return open_log_file(root, "stack.log", _MAX_LOG_BYTES)
-    except (OSError, ServerUnavailable):
-        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-
-
 def supervise(root: Path, *, idle_s: float, parts: Parts, gone_s: float = GONE_S) -> int:
     """Run the supervisor in this process and return its exit status."""
-    log = open_log(root)
+    log = open_stack_log(root)
 
     def write(text: str) -> None:
         with suppress(OSError):  # a full disk must not take the services down
@@ -227,4 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         idle_s = load_settings(root, os.environ).stack_idle_seconds
     except MaestroError:
         idle_s = IDLE_S  # whoever set it wrong is told by every command
+    log = open_stack_log(root)
+    os.dup2(log, 2)  # what workers and sweeps have to say is said there too, not to nobody
+    os.close(log)
     return supervise(root, idle_s=idle_s, parts=lambda loop, log: stack_parts(root, loop, log))

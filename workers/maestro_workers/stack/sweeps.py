@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError
-from maestro_state.local.embedded.answering import read_info
+from maestro_state.local.embedded.probe import read_info
 from maestro_state.local.logs import configure_logs, get_logger
 from maestro_workers.pool.children import collect, fork, signal_group
 from maestro_workers.pool.loop import Loop
 from maestro_workers.scheduler import make_a_pass
-from maestro_workers.stack.usage import open_service
+from maestro_workers.stack.idleness import open_service
 from maestro_workers.sweep import sweep
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from maestro_state.local.logs import get_logger
-from maestro_workers import process_tree as tree
-from maestro_workers.process_tree import Process
+from maestro_state.local.process_tree import ZOMBIE, Process, processes, start_of
+from maestro_workers import process_ending
 
 #: The variable that every tool gets, and hands on to what it starts.
 MARK = "MAESTRO_RUN_MARK"
@@ -38,7 +38,7 @@ _log = get_logger("maestro.worker")
 
 def place(worker: int, guard: int) -> str:
     """Return the part of a mark that says who is to end its run."""
-    return ".".join(str(part) for part in (_namespace(), worker, tree.start_of(worker), guard, tree.start_of(guard)))
+    return ".".join(str(part) for part in (_namespace(), worker, start_of(worker), guard, start_of(guard)))
 
 
 def mark_by_limit() -> None:
@@ -48,7 +48,7 @@ def mark_by_limit() -> None:
     now = resource.getrlimit(_LIMIT)[1]
     # Within a run of another stack: only a lower number is taken.
     level = (now >> _PLACE_BITS) - 1 if _is_mark(now) else LEVELS[1]
-    mark = level << _PLACE_BITS | _limit_of(os.getpid(), tree.start_of(os.getpid()) or 0)
+    mark = level << _PLACE_BITS | _limit_of(os.getpid(), start_of(os.getpid()) or 0)
     if _is_mark(mark):
         with suppress(OSError, ValueError):  # not allowed here: then there is the first mark only
             resource.setrlimit(_LIMIT, (mark, mark))
@@ -88,8 +88,8 @@ def _end(is_meant: Callable[[str], bool]) -> int:
     until_s = time.monotonic() + _END_S
     while (found := set(_marked(is_meant))) and time.monotonic() < until_s:
         # What they started without handing the mark on goes first: without its parent it would not be found.
-        found |= {each for process in found for each in tree.freeze(process.pid)}
-        refused = set(tree.kill(found))
+        found |= {each for process in found for each in process_ending.freeze(process.pid)}
+        refused = set(process_ending.kill(found))
         killed |= found - refused
         if refused == found:
             break
@@ -99,8 +99,8 @@ def _end(is_meant: Callable[[str], bool]) -> int:
 
 def _marked(is_meant: Callable[[str], bool]) -> Iterator[Process]:
     ours, namespace, myself = os.geteuid(), _namespace(), os.getpid()
-    for process, _, state in tree.processes():
-        if state == b"Z" or process.pid == myself:
+    for process, _, state in processes():
+        if state == ZOMBIE or process.pid == myself:
             continue
         # Gone meanwhile, or not ours to read.
         with suppress(OSError):
@@ -123,7 +123,7 @@ def _is_orphaned(mark: str) -> bool:
     if len(parts) != 6 or parts[0] != _namespace() or not all(part.isdigit() for part in parts[1:5]):
         return False
     worker, worker_start, guard, guard_start = map(int, parts[1:5])
-    return tree.start_of(worker) != worker_start and tree.start_of(guard) != guard_start
+    return start_of(worker) != worker_start and start_of(guard) != guard_start
 
 
 def _limit_of(pid: int, started: int) -> int:
@@ -142,7 +142,7 @@ def _is_mark(limit: int) -> bool:
 
 
 def _is_without_guard(limit: int) -> bool:
-    started = tree.start_of((limit & _PLACE) >> _START_BITS)
+    started = start_of((limit & _PLACE) >> _START_BITS)
     return started is None or started & _START != limit & _START
 
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from maestro_state.local.embedded.answering import ReplyError, open_server, read_info
+from maestro_state.local.embedded.disk_space import Room
 from maestro_state.local.embedded.paths import socket_address
-from maestro_state.local.embedded.room import Room
+from maestro_state.local.embedded.probe import ReplyError, open_server, read_info
 from maestro_workers.stack.log_rewrite import Tidying
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from maestro_state import Maestro
-    from maestro_state.local.embedded.answering import Link
+    from maestro_state.local.embedded.probe import Link
 
 #: Clients whose name starts so are the supervisor and its services: their being connected is not use.
 SERVICE_CLIENT = "maestro-stack"
@@ -125,7 +125,8 @@ class Usage:
 
 
 def _foreign(link: Link) -> bool:
-    clients = link.call("CLIENT", "LIST").splitlines()
+    # By how each begins: the path of the socket is in it, and may have a line break.
+    clients = link.call("CLIENT", "LIST").split(b"\nid=")
     return any(b" name=" + SERVICE_CLIENT.encode() not in client for client in clients)
 
 

@@ -1,4 +1,4 @@
-"""The processes below one: all that it started, and all that they did, in whatever groups and sessions they are now.
+"""Ending the processes below one: all that it started, and all that they did, in whatever groups and sessions they are.
 
 A process that adopts orphans stays above everything its children start, however often they fork and let go. So it can
 end them all, and the kernel tells it when there is none left. Where there is no such call, or no /proc, only direct
@@ -10,61 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Iterable
+
+from maestro_state.local.process_tree import Process, below, start_of
 
 #: Seconds between two polls of what was killed: the first, and the longest.
 _PAUSES_S = (0.001, 0.05)
 #: Times that new processes are searched for before those found are killed: each finds only what slipped through before.
 _FREEZES = 50
-_ZOMBIE = b"Z"
-
-
-class Process(NamedTuple):
-    """A process and when it started: a number alone may be another's a moment later."""
-
-    pid: int
-    started: int
-
-
-def processes() -> Iterator[tuple[Process, int, bytes]]:
-    """Go over all processes: which, its parent, its state. Nothing where there is no /proc."""
-    with suppress(FileNotFoundError):
-        for name in os.listdir("/proc"):
-            if name.isdigit() and (found := _read(int(name))) is not None:
-                yield found
-
-
-def start_of(pid: int) -> int | None:
-    """Return when a process started, in the kernel's own units; None when there is none."""
-    found = _read(pid)
-    return None if found is None or found[2] == _ZOMBIE else found[0].started
-
-
-def _read(pid: int) -> tuple[Process, int, bytes] | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            # The name comes second, in brackets, and may hold brackets and blanks itself.
-            fields = file.read(4096).rpartition(b")")[2].split()
-    except OSError:
-        return None  # gone meanwhile
-    return Process(pid, int(fields[19])), int(fields[1]), fields[0]
-
-
-def below(root: int) -> list[Process]:
-    """Return the living processes below one."""
-    children: dict[int, list[tuple[Process, bytes]]] = {}
-    for process, parent, state in processes():
-        children.setdefault(parent, []).append((process, state))
-    found: list[Process] = []
-    parents = [root]
-    while parents:
-        for process, state in children.pop(parents.pop(), ()):
-            parents.append(process.pid)
-            if state != _ZOMBIE:
-                found.append(process)
-    return found
 
 
 def send(process: Process, number: signal.Signals) -> bool:
