@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import click
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 #: The `--json` switch, the same on every command that prints data.
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
+#: Longer than any first sentence of a command's help.
+_SUMMARY = 1000
+
 
 class HandsOn(click.Command):
     """A command whose words behind `--` are no options or arguments of its own; its function gets them as such."""
@@ -32,6 +36,17 @@ class HandsOn(click.Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- ARG...]"]
+
+
+class Noun(click.Group):
+    """A group of commands, whose help says whole what each of them does: click cuts it where a row ends."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a row for each command, or a few."""
+        del ctx
+        seen = ((name, one) for name, one in self.commands.items() if not one.hidden)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=_SUMMARY)) for name, one in seen])
 
 
 def tool_options(command: Decorated) -> Decorated:
@@ -54,25 +69,25 @@ class App:
 
     #: The process that a person or a script started, where the command runs in another.
     caller: ClassVar[int | None] = None
+    #: Ends this process at once with an exit code, which the caller gets: where a thread would keep it waiting.
+    exit: ClassVar[Callable[[int], NoReturn]] = os._exit
     #: Whether a killed supervisor is started again; not by those who stop the stack or only ask for its status.
     heals = True
 
     def __init__(self, project: str | None, session_ref: str | None) -> None:
         self.folder = project
         self.session_ref = session_ref
-        self._maestro: Maestro | None = None
 
-    @property
+    @cached_property
     def maestro(self) -> Maestro:
         """Open Maestro when a command first needs it."""
-        if self._maestro is None:
-            from maestro_state import Maestro
+        from maestro_state import Maestro
 
-            self._maestro = Maestro(self.folder, session=self.session_ref)
-            self._maestro.project.warn = _warn
-            if self.heals and self._maestro.settings.redis_url is None:
-                self._heal(self._maestro)
-        return self._maestro
+        opened = Maestro(self.folder, session=self.session_ref)
+        opened.project.warn = _warn
+        if self.heals and opened.settings.redis_url is None:
+            self._heal(opened)
+        return opened
 
     def _heal(self, maestro: Maestro) -> None:
         """Start a killed supervisor again: whatever the command is, runs must not wait for the next one."""
@@ -93,9 +108,9 @@ class App:
             return
         # Named outright: then nobody starts it.
         url = f"unix://{opened.address.path}"
-        self._maestro = Maestro(self.folder, session=self.session_ref, redis_url=url, client_name=ONLOOKER)
-        self._maestro.server.connection.retry_s = 0.5  # one that is gone is said to be
-        self._maestro.project.warn = _warn
+        self.maestro = Maestro(self.folder, session=self.session_ref, redis_url=url, client_name=ONLOOKER)
+        self.maestro.server.connection.retry_s = 0.5  # one that is gone is said to be
+        self.maestro.project.warn = _warn
         opened.close()
 
     def terminal(self) -> Terminal:
@@ -117,8 +132,8 @@ class App:
         return f"pid {self.caller or os.getpid()}"
 
     def close(self) -> None:
-        if self._maestro is not None:
-            self._maestro.close()
+        if "maestro" in self.__dict__:
+            self.maestro.close()
 
 
 def _warn(text: str) -> None:

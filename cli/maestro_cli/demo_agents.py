@@ -10,8 +10,8 @@ from maestro_cli import output
 if TYPE_CHECKING:
     from mcp.client import Client
 
-#: What to say where the SDK is not installed.
-WITHOUT = "Two agents in one session are the second scene: pip install 'maestro-state[mcp]', and make demo shows it."
+#: What to say where the SDK is not installed; the demo has an environment of its own.
+WITHOUT = "Two agents in one session are the second scene: .venv/bin/pip install -e '.[mcp]', and make demo shows it."
 
 
 def play(maestro: str, folder: Path, environment: dict[str, str]) -> None:

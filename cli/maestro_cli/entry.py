@@ -35,10 +35,15 @@ CHANGES = frozenset((
 ))  # fmt: skip
 #: Commands that run here: they run for long, start or stop the stack itself, start programs or are rarely called.
 HERE = frozenset((
-    "acl", "cleanup", "completion", "config", "discuss migrate", "discuss replay", "doctor", "import", "mcp install",
-    "pull", "scheduler", "serve", "stack status", "stack stop", "sweep", "token add", "token list", "token revoke",
-    "tool check", "trust", "verify", "watch", "work", "worker",
+    "acl", "budget list", "budget remove", "budget set", "cleanup", "completion", "config", "discuss migrate",
+    "discuss replay", "doctor", "import", "mcp install", "open", "pull", "scheduler", "serve", "stack status",
+    "stack stop", "sweep", "token add", "token list", "token revoke", "tool check", "trust", "verify", "watch",
+    "work", "worker", "workers",
 ))  # fmt: skip
+
+#: Commands that run beside AI tools, as the same user and with a password of the server's: nobody is to read that from
+#: them, from as early on as they can see to it. An interpreter that its user may not read is closed before.
+CLOSED = frozenset(("cleanup", "doctor", "scheduler", "serve", "sweep", "worker"))
 
 #: Commands that serve an agent for as long as it is there. They have a resident process of their own: what they import
 #: takes a second, and would make that of all others large.
@@ -60,6 +65,12 @@ def main() -> NoReturn:
     own_modules_first()
     words = sys.argv[1:]
     try:
+        if os.getpid() == 1:
+            _hear_the_container_stop()
+        if _is_closed(words):
+            from maestro_state.local import process
+
+            process.keep_private()
         code = _hand_over(words) if _may_be_handed_over(words) else None
         if code is None:
             from maestro_cli.main import run
@@ -68,6 +79,27 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         code = 130  # before there was anything to interrupt: Python was importing
     sys.exit(code)
+
+
+def _hear_the_container_stop() -> None:
+    """End when told to: the first process of a container hears no signal that it has no handler for.
+
+    What runs for long has handlers of its own, a second or two later.
+    """
+    import _signal  # type: ignore[import-not-found]  # what `signal` is built on, without enum
+
+    def end(number: int, frame: object) -> NoReturn:
+        del frame
+        sys.exit(128 + number)
+
+    _signal.signal(_signal.SIGTERM, end)
+
+
+def _is_closed(words: list[str]) -> bool:
+    """Tell whether this is one of the commands in CLOSED, whatever is said before it."""
+    while words and words[0].startswith("-"):
+        words = words[1 if "=" in words[0] else 2 :]
+    return bool(words) and words[0] in CLOSED
 
 
 def _may_be_handed_over(words: list[str]) -> bool:
@@ -134,7 +166,7 @@ def _connect(line: socket, top: str, name: str = SOCKET_NAME) -> None:
 
 def _stop_together(pid: int) -> None:
     """Have Ctrl-Z stop the process that runs the command too, and go on with this one."""
-    import _signal  # type: ignore[import-not-found]  # what `signal` is built on, without enum
+    import _signal  # what `signal` is built on, without enum
 
     def stop(number: int, frame: object) -> None:
         del number, frame

@@ -64,7 +64,7 @@ def _tell_waiting() -> None:
     from maestro_cli import output
 
     if sys.stderr.isatty() and not select.select([0], [], [], _SILENT_S)[0]:
-        output.note("waiting for standard input, which is sent along (--no-stdin: without it)")
+        output.note("waiting for standard input, which is sent with it (--no-stdin: without it)")
 
 
 def json_or_text(field: str, text: str) -> Any:

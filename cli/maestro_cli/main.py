@@ -6,6 +6,7 @@ Start-up is most of what a command costs, so each subcommand's module is importe
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -15,7 +16,7 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli.app import App
-from maestro_cli.commands import COMMANDS
+from maestro_cli.command_table import COMMANDS
 from maestro_state import __version__
 from maestro_state.errors import MaestroError
 
@@ -31,9 +32,30 @@ class Root(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        name = "import_" if cmd_name == "import" else cmd_name  # a word that no function can have
+        name = f"{cmd_name}_" if cmd_name in ("import", "open") else cmd_name  # Python has these words
         command: click.Command = getattr(import_module(f"maestro_cli.commands.{COMMANDS[cmd_name]}"), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; for a word that is none, name what may be meant, which click knows of groups only."""
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = self._near(ctx, word)
+        meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise click.UsageError(f"No such command '{word}'.{meant}", ctx)
+
+    def _near(self, ctx: click.Context, word: str) -> list[str]:
+        """Return the commands that read like a word, or else those that have it as their second word."""
+        from difflib import get_close_matches
+
+        if word in ("help", "version"):
+            return [f"maestro --{word}"]
+        groups = ((name, self.get_command(ctx, name)) for name in COMMANDS)
+        inside = [f"{name} {word}" for name, one in groups if isinstance(one, click.Group) and word in one.commands]
+        return (inside or get_close_matches(word, COMMANDS))[:3]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command; a closed pipe is no failure (click would make it exit 1)."""
@@ -103,7 +125,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _fail(arguments, 2, "usage", error.format_message(), None)
     except (KeyboardInterrupt, click.Abort):
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         # Nobody reads our pipe any more; python must not complain about it while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -114,6 +136,13 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one line that keeps a bug from printing a traceback at a user
         message = f"unexpected {type(error).__name__}: {error}"
         return _fail(arguments, 1, "internal", message, "run it again with MAESTRO_DEBUG=1 and report what it prints")
+
+
+def _interrupted() -> int:
+    """End the line on which the terminal shows ^C: the shell's prompt is not to follow it."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    return 130
 
 
 def _belongs_before(error: click.UsageError) -> str | None:
@@ -127,8 +156,16 @@ def _belongs_before(error: click.UsageError) -> str | None:
 
 
 def _invoke(arguments: list[str]) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper) and _may_fail(sys.stdout):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: not every terminal speaks UTF-8
     result: Any = maestro.main(args=arguments, prog_name="maestro", standalone_mode=False)
     return result if isinstance(result, int) else 0
+
+
+def _may_fail(stream: io.TextIOWrapper) -> bool:
+    """Tell whether there is text that a stream cannot carry: in the POSIX locale it is lenient to file names only."""
+    lenient = stream.errors == "surrogateescape" and stream.encoding.lower() in ("utf-8", "utf8")
+    return stream.errors in ("strict", "surrogateescape") and not lenient
 
 
 def _is_debugging() -> bool:

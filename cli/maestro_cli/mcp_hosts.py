@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from maestro_state import NotFound, Refused, WorkFailed
-from maestro_state.mcp.hosts import HOSTS, NAME, Host, Listed
+from maestro_state import MaestroError, NotFound, Refused, WorkFailed
+from maestro_state.mcp.hosts import HOSTS, NAME, SCOPES, Host, Listed
 
 #: Largest list of servers that is read, in bytes.
 _LARGEST = 8 << 20
@@ -50,6 +52,9 @@ class Plan:
             _run(command)
         if not self.commands and self.status != "unchanged":
             _write(self.path, self.text)
+            if not self.text and self.host.has_folder(self.scope):
+                with suppress(OSError):  # something else is in it
+                    self.path.resolve().parent.rmdir()
 
 
 def plan(tool: str, scope: str, project: Path, *, remove: bool) -> Plan:
@@ -58,10 +63,10 @@ def plan(tool: str, scope: str, project: Path, *, remove: bool) -> Plan:
     path = host.file(scope, project, os.environ)
     if scope == "project":
         _check_inside(path, project)
-    command = _own_command()
+    command = own_command()
     listed = host.form(str(path), host.key, _read(path))
     there, entry = listed.entry(), host.entry(command)
-    if there == (None if remove else entry):
+    if there == (None if remove else {**(there or {}), **entry}):
         return Plan(host, scope, path, entry, "unchanged", listed.text, [])
     status = "removed" if remove else "installed" if there is None else "updated"
     if host.own_command and scope == "user":
@@ -71,17 +76,32 @@ def plan(tool: str, scope: str, project: Path, *, remove: bool) -> Plan:
     return Plan(host, scope, path, entry, status, _changed(listed, entry, remove=remove), [])
 
 
+def is_registered(tool: str, project: Path) -> bool:
+    """Tell whether a tool has been given the server for good."""
+    host = HOSTS.get(tool)
+    for path in {host.file(scope, project, os.environ) for scope in SCOPES} if host else ():
+        with suppress(MaestroError, OSError):  # the tool cannot read it either
+            if host and host.form(str(path), host.key, _read(path)).entry() is not None:
+                return True
+    return False
+
+
 def _changed(listed: Listed, entry: dict[str, Any], *, remove: bool) -> str:
     return listed.drop() if remove else listed.put(entry)
 
 
-def _own_command() -> list[str]:
+def own_command() -> list[str]:
     """Return how a tool starts us: by the whole path, since it may have a short PATH."""
     beside = Path(sys.executable).with_name(NAME)
     found = str(beside) if beside.exists() else shutil.which(NAME)
     if found is None:
         raise NotFound("there is no program maestro to register", hint="install it: pip install 'maestro-state[mcp]'")
     return [os.path.abspath(found), "mcp"]
+
+
+def has_extra() -> bool:
+    """Tell whether `maestro mcp` can run here: it needs packages that a plain installation does not bring."""
+    return find_spec("mcp") is not None
 
 
 def _check_inside(path: Path, project: Path) -> None:
@@ -91,6 +111,8 @@ def _check_inside(path: Path, project: Path) -> None:
 
 
 def _read(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise Refused(f"{path} is not a file, so it was not changed", hint="move it out of the way first")
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)

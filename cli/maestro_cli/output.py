@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -20,6 +20,7 @@ from maestro_cli.screen.columns import clip_middle as clip_middle
 from maestro_cli.screen.columns import rows_of as rows_of
 from maestro_cli.screen.columns import telling_length as telling_length
 from maestro_cli.screen.columns import width_of as width_of
+from maestro_state.vocabulary import STATE_MEANINGS
 
 #: What makes text read differently from what it is, or hides in it: marks that change its direction, characters nobody
 #: sees (but the two joiners, which scripts and emoji need), separators that are lines to some, and text in tags.
@@ -31,11 +32,15 @@ _DECEIVING = (
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_DECEIVING}]")
 #: What JSON may carry unescaped and no terminal should get.
 _UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f{_DECEIVING}]")
+#: What JSON may carry unescaped where text is UTF-8 only.
+_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 #: The only escapes a line may hold: the colours that `colour` gives, and their end.
 _OWN_STYLES = re.compile(r"(\x1b\[(?:[012]|3[0-7])m)")
 
 #: Narrowest terminal that lines are broken for.
 _LEAST_COLUMNS = 20
+#: Widest bar of what is under way.
+_BAR_COLUMNS = 30
 
 STATE_COLOURS = {
     "iniciada": "blue",
@@ -61,16 +66,6 @@ STATE_COLOURS = {
     "canceled": "magenta",
 }
 
-#: What a session's state means to people; stored words stay as they are.
-STATE_MEANINGS = {
-    "iniciada": "started",
-    "com_contexto": "has context",
-    "executando": "running",
-    "com_saida": "has output",
-    "finalizada": "ended",
-    "abortada": "given up",
-}
-
 
 def safe(text: str) -> str:
     """Show control characters as pictures: nothing stored can move the cursor or rename the window."""
@@ -91,12 +86,16 @@ def _harmless(text: str) -> str:
     return "".join(part if at % 2 else safe(part) for at, part in enumerate(_OWN_STYLES.split(text)))
 
 
-def _json_text(encoded: bytes) -> str:
-    """Return JSON as text in which what `safe` would change is escaped: the same values, and nothing to obey."""
+def _json_text(encoded: bytes, stream: TextIO) -> str:
+    """Return JSON as text in which what `safe` would change, or the stream cannot carry, is escaped: the same values,
+    and nothing to obey.
+    """
     text = encoded.decode()
     if text.isascii() and "\x7f" not in text:
         return text
-    return _UNSAFE_IN_JSON.sub(lambda found: _json_escape(ord(found[0])), text)
+    is_utf8 = (stream.encoding or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
+    escaped = _UNSAFE_IN_JSON if is_utf8 else _BEYOND_ASCII
+    return escaped.sub(lambda found: _json_escape(ord(found[0])), text)
 
 
 def _json_escape(code: int) -> str:
@@ -140,7 +139,7 @@ def document(value: Any) -> None:
     encoded = msgspec.json.encode(value)
     if is_terminal():
         encoded = msgspec.json.format(encoded, indent=2)
-    sys.stdout.write(_json_text(encoded) + "\n")
+    sys.stdout.write(_json_text(encoded, sys.stdout) + "\n")
     sys.stdout.flush()
 
 
@@ -251,7 +250,8 @@ def error_line(code: str, message: str, hint: str | None, *, as_json: bool) -> N
     """Print an error on stderr: one line, or one JSON document."""
     message, hint = safe(message).replace("\n", " "), safe(hint).replace("\n", " ") if hint else None
     if as_json:
-        text = _json_text(msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}}))
+        error = msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}})
+        text = _json_text(error, sys.stderr)
     else:
         text = _in_rows(f"maestro: {message}" + (f" → {hint}" if hint else ""))
     sys.stderr.write(text + "\n")
@@ -293,6 +293,12 @@ def screen_columns() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
+def screen_rows() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).lines
+
+
 def _pad(cell: str, width: int, clipped: Callable[[str, int], str] = clip) -> str:
     if width_of(cell) > width:
         cell = clipped(click.unstyle(cell), width)
@@ -330,16 +336,23 @@ def local_time(timestamp: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 
 class Progress:
-    """A count that moves on a terminal's last line; nothing for pipes, nothing for what is quickly done."""
+    """A count on a terminal's last line, with a unit a bar; nothing for pipes, nothing for what is quickly done."""
 
-    def __init__(self, word: str, *, at_least: int = 100) -> None:
+    def __init__(self, word: str, *, at_least: int = 100, unit: str | None = None) -> None:
         self._word = word
         self._at_least = at_least
+        self._unit = unit
         self._shown = False
 
     def update(self, done: int, total: int) -> None:
         if total >= self._at_least and sys.stderr.isatty():
-            sys.stderr.write(f"\r{self._word} {done} of {total}")
+            told = f"{done} of {total}"
+            if self._unit:
+                told = f"{told:>{2 * len(str(total)) + 4}} {self._unit}"
+                columns = max(0, min(_BAR_COLUMNS, screen_columns() - len(self._word) - len(told) - 3))
+                full = columns * min(done, total) // total
+                told = f"{'█' * full}{'░' * (columns - full)} {told}"
+            sys.stderr.write(f"\r{self._word} {told}")
             sys.stderr.flush()
             self._shown = True
 
@@ -349,5 +362,5 @@ class Progress:
 
 
 def json_line(value: Any) -> None:
-    sys.stdout.write(_json_text(msgspec.json.encode(value)) + "\n")
+    sys.stdout.write(_json_text(msgspec.json.encode(value), sys.stdout) + "\n")
     sys.stdout.flush()

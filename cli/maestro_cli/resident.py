@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -66,8 +67,9 @@ def _answer(line: socket.socket) -> NoReturn:
             request = _received(line)
             line.settimeout(None)
             App.caller = _caller(line)
+            App.exit = partial(_exit, line)
             try:
-                _heed(line)
+                _follow_caller(line)
                 code = _run(request) & 0xFF
             except KeyboardInterrupt:
                 code = 130  # between the command and this
@@ -93,12 +95,19 @@ def _received(line: socket.socket) -> list[bytes]:
     return request.split(b"\0")
 
 
+def _exit(line: socket.socket, code: int) -> NoReturn:
+    """End at once; the caller is told with what."""
+    with suppress(OSError):
+        line.sendall(bytes([code]))
+    os._exit(code)
+
+
 def _caller(line: socket.socket) -> int:
     """Return the process at the other end, as the kernel knows it."""
     return int.from_bytes(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
-def _heed(line: socket.socket) -> None:
+def _follow_caller(line: socket.socket) -> None:
     """Be interrupted when the caller is, and end when it is gone: both make the line readable, and the kernel tells."""
     pending = 0
 
@@ -173,15 +182,15 @@ def _written(path: str) -> int:
 
 def main() -> None:
     """Serve the project named on the command line."""
-    _be("maestro_cli.resident", entry.SOCKET_NAME, entry.READS | entry.CHANGES)
+    _serve_project("maestro_cli.resident", entry.SOCKET_NAME, entry.READS | entry.CHANGES)
 
 
 def serve_agents() -> None:
     """Serve the agents of the project named on the command line."""
-    _be("maestro_cli.resident:serve_agents", entry.SERVING_NAME, entry.SERVES)
+    _serve_project("maestro_cli.resident:serve_agents", entry.SERVING_NAME, entry.SERVES)
 
 
-def _be(program: str, name: str, words: frozenset[str]) -> None:
+def _serve_project(program: str, name: str, words: frozenset[str]) -> None:
     parser = argparse.ArgumentParser(prog=program, description="Run the commands of a project that are handed over.")
     parser.add_argument("--project", required=True, help="root folder of the project")
     keep_private()  # commands bring the environments of their terminals

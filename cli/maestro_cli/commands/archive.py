@@ -11,18 +11,25 @@ from maestro_cli.app import App, json_option, pass_app
 
 @click.command()
 @click.argument("ref", required=False, shell_complete=offers.sessions)
-@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", help="md to read, json to process.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["md", "json"]),
+    help="md to read, json to process (default: as PATH ends, else md).",
+)
 @click.option("--output", "path", type=click.Path(dir_okay=False), metavar="PATH", help="Where (default: its archive).")
 @click.option("--redact", is_flag=True, help="Replace what looks like a secret by what kind it is.")
 @json_option
 @pass_app
-def export(app: App, ref: str | None, form: str, path: str | None, redact: bool, as_json: bool) -> None:
+def export(app: App, ref: str | None, form: str | None, path: str | None, redact: bool, as_json: bool) -> None:
     """Write a session's whole history to one file.
 
     \b
     Example:
       maestro export fix-login --format md --output fix-login.md --redact
     """
+    if form is None:
+        form = "json" if path is not None and path.lower().endswith(".json") else "md"
     done = app.maestro.archive.export(ref, form=form, output=path, redact=redact)
     for warning in done.warnings:
         output.warning(warning)
@@ -31,7 +38,7 @@ def export(app: App, ref: str | None, form: str, path: str | None, redact: bool,
 
 @click.command()
 @click.argument("ref", required=False, shell_complete=offers.sessions)
-@click.option("--all", "every", is_flag=True, help="Every archive of this project.")
+@click.option("--all", "every", is_flag=True, help="Every archive of this project, or below the archive root.")
 @click.option("--secrets", is_flag=True, help="Also list what looks like a secret that a tool printed.")
 @json_option
 @pass_app
@@ -57,8 +64,8 @@ def verify(app: App, ref: str | None, every: bool, secrets: bool, as_json: bool)
         gone = f", {len(report.removed)} removed by cleanup" if report.removed else ""
         for leak in leaks:
             output.line(f"{output.colour('secret', 'yellow')}  {output.safe(leak.path)}:{leak.line}: {leak.rule}")
-        gone += f", {output.counted(len(leaks), 'place')} like a secret" if secrets else ""
-        output.line(f"{report.checked} files checked, {word}{gone}")
+        gone += f", {output.counted(len(leaks), 'likely secret')}" if secrets else ""
+        output.line(f"{output.counted(report.checked, 'file')} checked, {word}{gone}")
     return 0 if report.ok else 1
 
 
@@ -78,7 +85,7 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
 
     Made for cron. Records, context, prompts, the last output and relevant outputs always stay. So does everything of a
     session that was not ended, and everything in an archive that is damaged. Nobody else cleans
-    up unless MAESTRO_CLEANUP is on or somebody starts a scheduler.
+    up unless MAESTRO_CLEANUP is on or somebody starts a scheduler. With MAESTRO_ARCHIVE_ROOT it is every project below.
 
     \b
     Example:
@@ -90,7 +97,7 @@ def cleanup(app: App, dry_run: bool, days: int | None, foreign: bool, as_json: b
     if as_json:
         output.document(report)
         return
-    if report.busy:
+    if report.busy and not report.removed:
         output.line("another cleanup is running; this one did nothing")
         return
     for path in report.removed:
@@ -125,14 +132,14 @@ def sweep(app: App, as_json: bool) -> int:
     report = one_pass(app.maestro)
     if as_json:
         output.document(report)
-    elif report.busy:
-        output.line(f"another sweep is running ({output.safe(report.busy)}); this one did nothing")
     else:
         done = [(word, one) for word in ("checkpointed", "finalized", "archived", "recovered_runs")
                 for one in getattr(report, word)]  # fmt: skip
         for word, one in done:
             output.line(f"{word.replace('_', ' ')}  {output.safe(one)}")
-        if not (done or report.waiting or report.errors):
+        if report.busy:
+            output.note(f"another sweep is running ({output.safe(report.busy)}): what it has was left to it")
+        elif not (done or report.waiting or report.errors):
             output.note("nothing to do: everything is on disk")
         for one in report.waiting:
             output.note(f"{output.safe(one)} waits for a worker that can reach its folder")
@@ -148,8 +155,9 @@ def sweep(app: App, as_json: bool) -> int:
 def pull(app: App, ref: str, as_json: bool) -> None:
     """Bring an archived session from the team's server into this checkout.
 
-    REF is a full id, a slug, or the six characters at the end of an id. A worker that has the archive sends it; every
-    file is checked on arrival, and nothing is kept of one that does not arrive whole.
+    REF is a full id, a slug, the six characters at the end of an id, or a framework's key like openai:customer-42. A
+    worker that has the archive sends it; every file is checked on arrival, and nothing is kept of one that does not
+    arrive whole.
 
     \b
     Example:

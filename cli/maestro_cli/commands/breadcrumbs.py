@@ -10,7 +10,7 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_cli.input import json_argument, text_argument
 from maestro_state.clock import now_ms
 from maestro_state.errors import InvalidValue, NotFound, UsageError
@@ -59,13 +59,13 @@ def cookie_of(app: App, given: str | None) -> str:
     return cookie
 
 
-@click.group()
+@click.group(cls=Noun)
 def breadcrumb() -> None:
     """Add breadcrumbs to a work session.
 
     \b
     Example:
-      maestro wsession breadcrumb add --cookie latest --prompt "fix it" --response "done"
+      maestro wsession breadcrumb add --cookie latest --prompt fix --response done
     """
 
 
@@ -94,7 +94,7 @@ def add(app: App, /, cookie: str | None, source: str | None, as_json: bool, **sa
 
     \b
     Example:
-      maestro wsession breadcrumb add --cookie latest --prompt "fix it" --response "done" --model opus
+      maestro wsession breadcrumb add --cookie latest --prompt fix --response done
       my-agent --json | maestro wsession breadcrumb add --from -
     """
     work = app.maestro.work.read(cookie_of(app, cookie))
@@ -239,7 +239,7 @@ def _show_stats(found: WorkStats) -> None:
     if detail["estimated"]:
         cost += f", of it ${detail['estimated']:.4f} estimated"
     if detail["unknown"]:
-        cost += f"; unknown for {detail['unknown']} breadcrumbs"
+        cost += f"; unknown for {output.counted(int(detail['unknown']), 'breadcrumb')}"
     rows = [
         ("sessions", str(found.sessions)),
         ("breadcrumbs", str(found.breadcrumbs)),
@@ -249,7 +249,7 @@ def _show_stats(found: WorkStats) -> None:
         ("errors", str(found.errors)),
     ]
     for model, share in found.by_model.items():
-        rows.append((f"model {model}", f"{share['breadcrumbs']} breadcrumbs, ${share['cost']:.4f}"))
+        rows.append((f"model {model}", f"{output.counted(share['breadcrumbs'], 'breadcrumb')}, ${share['cost']:.4f}"))
     rows += [(f"tool {tool}", str(times)) for tool, times in found.by_tool.items()]
     rows += [(f"depth {depth}", str(times)) for depth, times in found.by_depth.items()]
     rows += [(f"day {day}", str(times)) for day, times in found.by_day.items()]
@@ -260,7 +260,7 @@ def _show_stats(found: WorkStats) -> None:
 @click.command()
 @click.argument("cookie", required=False)
 @click.option("--once", is_flag=True, help="Apply what is there, then exit.")
-@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Exit after so long a silence.")
+@click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Exit after so long without any.")
 @json_option
 @pass_app
 def work(app: App, cookie: str | None, once: bool, until_idle: float | None, as_json: bool) -> None:

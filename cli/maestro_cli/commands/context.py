@@ -1,4 +1,4 @@
-"""`maestro context …`: what runs are sent along."""
+"""`maestro context …`: what runs are sent beside their prompt."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_cli.input import piped_in
 
 if TYPE_CHECKING:
     from maestro_state.models.context import Added, ContextItem
 
 
-@click.group()
+@click.group(cls=Noun)
 def context() -> None:
-    """Add files, texts and outputs to what runs are sent along.
+    """Add files, texts and outputs to what runs are sent.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def _kind_and_what(item: ContextItem) -> str:
 @json_option
 @pass_app
 def list_items(app: App, show_all: bool, as_json: bool) -> None:
-    """List what runs are sent along, and which files differ from their snapshot by now.
+    """List what runs are sent, and which files differ from their snapshot by now.
 
     \b
     Example:
@@ -179,7 +179,7 @@ def show(app: App, item_id: str, as_json: bool) -> None:
 @json_option
 @pass_app
 def remove(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
-    """Take items out of what runs are sent along; they stay in the history.
+    """Take items out of what runs are sent; they stay in the history.
 
     \b
     Example:
@@ -197,7 +197,7 @@ def remove(app: App, item_ids: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @pass_app
 def clear(app: App, as_json: bool) -> None:
-    """Take every item out of what runs are sent along; they stay in the history.
+    """Take every item out of what runs are sent; they stay in the history.
 
     \b
     Example:

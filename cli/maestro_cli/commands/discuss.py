@@ -8,7 +8,7 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_cli.input import text_argument
 from maestro_state.clock import from_iso, now_ms
 from maestro_state.errors import InvalidTransition, InvalidValue, MaestroError, NotFound, ReplayFailed, UsageError
@@ -28,7 +28,7 @@ discussion_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Noun)
 def discuss() -> None:
     """Discuss work with a tool, and replay what was decided.
 
@@ -179,7 +179,7 @@ def _final_json(file: str) -> Any:
 
 
 @discuss.command("list")
-@click.option("--status", type=click.Choice(("open", "closed")), help="Only those.")
+@click.option("--status", type=click.Choice(("open", "closed")), help="Only those with this status.")
 @json_option
 @pass_app
 def list_discussions(app: App, status: str | None, as_json: bool) -> None:

@@ -51,7 +51,7 @@ def import_(
       maestro import claude --since 30d
       maestro import fix-login.json
     """
-    progress = output.Progress("MiB", at_least=20)
+    progress = output.Progress("importing", at_least=20, unit="MiB")
 
     def show(done: int, total: int) -> None:
         progress.update(done >> 20, total >> 20)
@@ -62,6 +62,9 @@ def import_(
     if source not in _TOOLS and source.lower().endswith(_EXPORTS):
         report = room.import_files([source, *paths], dry_run=dry_run)
     else:
+        left = room.catch_up(source) if source in _TOOLS and not dry_run else 0
+        if left:  # in the sessions they were opened in, so no conversation is imported for them
+            output.note(f"{output.counted(left, 'message')} that nobody had followed to the end are in the session now")
         try:
             report = room.import_(source, paths, any_project=any_project, since=since, dry_run=dry_run, progress=show)
         finally:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_state import UsageError
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+#: Exit code of what Ctrl-C ended.
+_INTERRUPTED = 130
 #: Where `--http` listens unless told.
 HOST, PORT = "127.0.0.1", 4176
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -22,7 +24,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TOOLS = ("claude", "codex", "gemini", "qwen", "opencode")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Noun, invoke_without_command=True)
 @click.option("--http", is_flag=True, help="Serve streamable HTTP at /mcp instead of standard input and output.")
 @click.option("--host", default=HOST, show_default=True, metavar="HOST", help="Loopback address to listen on.")
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), metavar="PORT", help="Port.")
@@ -68,13 +70,13 @@ def _log_quietly() -> None:
 
 
 def _serve_stdio(server: MCPServer) -> int:
-    """Serve until the client leaves, which is how this ends."""
-    import anyio
+    """Serve until the client is gone, which is how this ends."""
+    from maestro_state.mcp import serve_stdio
 
     if sys.stdin.isatty():
         output.note("waiting for an MCP client on standard input (maestro mcp install registers this; Ctrl-C exits)")
     try:
-        anyio.run(server.run_stdio_async)
+        serve_stdio(server, when_interrupted=lambda: App.exit(_INTERRUPTED))
     except* (BrokenPipeError, ConnectionError):
         pass  # it left in the middle of an answer
     return 0
@@ -83,6 +85,7 @@ def _serve_stdio(server: MCPServer) -> int:
 def _serve_http(server: MCPServer, host: str, port: int) -> int:
     import uvicorn
 
+    from maestro_state.local.listening import listen
     from maestro_state.mcp import asgi_app
 
     if host not in _LOOPBACK:
@@ -90,9 +93,8 @@ def _serve_http(server: MCPServer, host: str, port: int) -> int:
             f"{host} can be reached by others, and maestro mcp --http asks nobody who they are",
             hint="listen on 127.0.0.1; maestro serve --require-auth serves /mcp to others",
         )
-    config = uvicorn.Config(asgi_app(server), host=host, port=port, log_level="warning", log_config=None)
-    listening = config.bind_socket()
-    listening.listen()  # whoever reads the address below may come at once
+    config = uvicorn.Config(asgi_app(server), log_level="warning", log_config=None)
+    listening = listen(host, port)  # whoever reads the address below may come at once
     named = f"[{host}]" if ":" in host else host
     output.line(f"http://{named}:{listening.getsockname()[1]}/mcp")
     uvicorn.Server(config).run(sockets=[listening])
@@ -119,14 +121,18 @@ def install(app: App, tool: str, scope: str, only_print: bool, remove: bool, as_
       maestro mcp install codex --print
       maestro mcp install gemini --scope project --remove
     """
-    from maestro_cli.mcp_hosts import plan
+    from maestro_cli.mcp_hosts import has_extra, plan
+    from maestro_state.mcp import MISSING
 
     found = plan(tool, scope, app.maestro.project.root, remove=remove)
     if not only_print:
         found.carry_out()
+    missing = None if remove or has_extra() else MISSING
     if as_json:
-        output.document(found.document(done=not only_print))
+        output.document({**found.document(done=not only_print), "missing": missing})
         return
+    if missing:
+        output.warning(f"what {tool} is to start cannot run yet: {missing}")
     if only_print:
         for line in found.lines():
             output.line(line)
@@ -135,5 +141,5 @@ def install(app: App, tool: str, scope: str, only_print: bool, remove: bool, as_
         output.line(f"{tool}: nothing to do, maestro is {'not ' if remove else ''}registered in {found.path}")
         return
     output.line(f"{tool}: {found.status} in {found.path}")
-    if not remove:
+    if not remove and not missing:
         output.note(f"start {tool} in a project and ask: what is the team working on?")

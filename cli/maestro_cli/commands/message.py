@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_cli.input import json_argument, text_argument
+from maestro_cli.screen.authors import author
 
 
-@click.group()
+@click.group(cls=Noun)
 def message() -> None:
     """Add messages to a session.
 
@@ -83,10 +84,13 @@ def messages(app: App, last: int | None, since: str | None, show_all: bool, for_
     if as_json:
         output.document({"messages": [one.document() for one in found]})
         return
+    if not found:
+        output.note(f"no messages {'after that one' if since else 'yet: maestro message add --role user TEXT'}")
     for one in found:
         when = output.colour(output.local_time(one.timestamp), dim=True)
-        output.line(f"{output.colour(one.role, 'cyan', bold=True)}  {when}")
-        output.line(output.safe(one.content))
+        output.line(f"{output.colour(one.role, 'cyan', bold=True)}{author(one.user, one.metadata, one.role)}  {when}")
+        for line in output.safe(one.content).split("\n"):  # set in: no text can look like another's heading
+            output.line(f"  {line}".rstrip())
         for call in one.tool_calls or []:
             output.line(output.safe(f"  → {call.get('tool') or call.get('name') or 'tool'} ({call['id']})"))
         for result in one.tool_results or []:

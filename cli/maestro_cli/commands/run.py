@@ -40,12 +40,19 @@ _NAMED_MAX = 20
 @click.option("--refresh", is_flag=True, help="Take files that changed since they were added as they are now.")
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), metavar="SECONDS", help="Longest time it may take.")
 @click.option("--detach", is_flag=True, help="Do not wait: let it run and return.")
+@click.option(
+    "--priority",
+    type=click.Choice(("low", "normal", "high")),
+    default="normal",
+    help="Before or after others that wait for a worker.",
+)
+@click.option("--label", "labels", multiple=True, metavar="LABEL", help="Only by a worker that has this label.")
 @notify_option
 @click.option("--dry", is_flag=True, help="Execute nothing; show what would be sent where.")
 @click.option("--confirm", is_flag=True, help="Show what would be sent where, and ask.")
 @click.option("--cookie", metavar="ID", help="Add a breadcrumb to this work session.")
 @click.option(
-    "--env", "env", multiple=True, metavar="NAME", help="Also see this variable where the worker is elsewhere."
+    "--env", "env", multiple=True, metavar="NAME", help="Hand this variable to the tool on another machine, too."
 )
 @click.option("--retries", type=click.IntRange(0, 10), default=0, help="Times to try again if its worker is lost.")
 @json_option
@@ -83,6 +90,7 @@ def run(
       maestro run --continue --mode edit "mend it"
       git diff | maestro run "explain" --tool claude
       maestro run - < question.txt
+      maestro run --priority low --label gpu --detach "try all of them"
     """
     _check_notify(wanted=notify, waits=not (detach or dry))
     if prompt is None and not from_stdin and from_file is None and arguments:
@@ -227,10 +235,7 @@ def _show_preview(argv: list[str], stdin: bytes) -> None:
 
 def call_worker(app: App) -> None:
     """See to it that the embedded stack is there when the run needs it."""
-    if app.maestro.settings.redis_url is None:
-        from maestro_state.local.embedded.supervision import await_supervisor
-
-        app.maestro.runs.handover.summon = lambda: await_supervisor(app.maestro.project.path)
+    app.maestro.runs.handover.awaits_stack = app.maestro.settings.redis_url is None
 
 
 def warn_if_alone(app: App) -> None:

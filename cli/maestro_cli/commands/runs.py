@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def runs(app: App, as_json: bool) -> None:
     """List the runs of a session.
 
-    Tokens are what went in and what came out; ↳0001 means that it goes on with the conversation of that run.
+    Tokens are what went in and what came out; ↳0001 means that it goes on with the conversation of that run, ↑ and ↓
+    that its priority is high or low.
 
     \b
     Example:
@@ -44,6 +45,8 @@ def runs(app: App, as_json: bool) -> None:
 
 #: Where the prompt stands in a row.
 _PROMPT = 6
+#: What stands before it where it was not asked for like most.
+_PRIORITY_MARKS = {"high": "↑ ", "low": "↓ "}
 #: How many of the last failed runs have their reason below the list.
 _REASONS = 3
 #: From so many columns on there is more to see,
@@ -65,7 +68,7 @@ def _columns(found: list[Run]) -> tuple[list[str], list[list[str]]]:
         if not is_pipe:
             tool = output.clip(output.safe(tool), _TOOL_COLUMNS)
             model = output.clip(output.safe(model), _MODEL_COLUMNS)
-        before = f"↳{run.continues} " if run.continues else ""
+        before = _PRIORITY_MARKS.get(run.priority or "", "") + (f"↳{run.continues} " if run.continues else "")
         row = [
             run.id,
             tool,
@@ -82,11 +85,17 @@ def _columns(found: list[Run]) -> tuple[list[str], list[list[str]]]:
 
 def _below(found: list[Run]) -> Iterator[str]:
     """Yield what a row has no room for: why the last runs failed, and whose output is not there any more."""
-    yield from (f"{run.id} {run.status}: {run.error}" for run in [run for run in found if run.error][-_REASONS:])
+    yield from (f"{run.id} {_ended(run)}" for run in [run for run in found if run.error][-_REASONS:])
     removed = [run for run in found if _removed_at(run)]
     if removed:
         last = (_removed_at(removed[-1]) or "")[:10]
         yield f"removed by cleanup, last on {last}: {', '.join(run.id for run in removed)}"
+
+
+def _ended(run: Run) -> str:
+    """Say how a run ended and why, its status once: `canceled while it ran`, `error: …`."""
+    error = run.error or run.status
+    return error if error.startswith(run.status) else f"{run.status}: {error}"
 
 
 def _remark(run: Run) -> str:
@@ -160,7 +169,7 @@ def _show_output(app: App, run: Run, *, raw: bool) -> None:
         last = chunk
     output.end_line(last)
     if run.status != "success":
-        output.note(f"run {run.id}: {run.status}" + (f", {output.safe(run.error)}" if run.error else ""))
+        output.note(f"run {run.id}: {_ended(run)}")
 
 
 @click.command()
@@ -205,8 +214,8 @@ def wait(app: App, run_ids: tuple[str, ...], notify: bool, as_json: bool) -> int
             if notify:
                 tell(app.maestro.settings.notify, run)
             if not as_json:
-                reason = f": {run.error}" if run.error and run.status != "success" else ""
-                output.line(output.safe(f"{run.id} {run.status}{reason}"))
+                told = run.status if run.status == "success" else _ended(run)
+                output.line(output.safe(f"{run.id} {told}"))
             elif say is not None:
                 say(f"{run.id} {run.status}")
     if as_json:

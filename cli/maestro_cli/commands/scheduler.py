@@ -15,9 +15,10 @@ def scheduler(app: App) -> int:
 
     Sessions ended more than MAESTRO_RETENTION_DAYS ago lose outputs that are neither relevant nor the last.
 
-    Any number may run, on any machine: exactly one is active, and another takes over when it is gone. The embedded
-    server needs none: it has its own, which cleans up only with MAESTRO_CLEANUP=on. Where cron or systemd timers are
-    at hand, maestro sweep and maestro cleanup do the same.
+    Any number may run, on any machine: one is in charge, and another takes over when it is gone; the others take
+    shares of its sweeps, so that more of them bring more sessions to disk in time. The embedded server needs none: it
+    has its own, which cleans up only with MAESTRO_CLEANUP=on. Where cron or systemd timers are at hand, maestro sweep
+    and maestro cleanup do the same.
 
     \b
     Example:

@@ -10,7 +10,7 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_cli.input import json_or_text, text_argument
 from maestro_cli.screen.session_status import liveness
 from maestro_cli.screen.session_status import show as show_status
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STATES = ("iniciada", "com_contexto", "executando", "com_saida", "finalizada", "abortada")
 
 
-@click.group()
+@click.group(cls=Noun)
 def session() -> None:
     """Start, list, show, switch and end sessions.
 
@@ -72,22 +72,46 @@ def _hint_at_namesakes(app: App, started: Session) -> None:
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--mine", is_flag=True, help="Only those you started.")
 @click.option("--user", metavar="USER", help="Only those this user started.")
+@click.option("--limit", type=click.IntRange(1, 10_000), metavar="N", help="Only so many: a page.")
+@click.option("--cursor", metavar="CURSOR", help="Go on after the page that gave this; with --limit.")
 @json_option
 @pass_app
-def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user: str | None, as_json: bool) -> None:
+def list_sessions(
+    app: App,
+    show_all: bool,
+    state: str | None,
+    mine: bool,
+    user: str | None,
+    limit: int | None,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
     """List sessions, last active first.
+
+    With --limit the answer has a cursor for the next page; at the end it is null. All pages are of the moment of the
+    first: a session that stays is on exactly one of them.
 
     \b
     Example:
       maestro session list --state com_saida
+      maestro session list --limit 50 --json
     """
     if mine and user is not None:
         raise click.UsageError("--mine and --user cannot be used together")
+    if cursor is not None and limit is None:
+        raise click.UsageError("--cursor needs --limit N: how many to go on with")
     me = app.maestro.settings.user
-    rows = app.maestro.sessions.list(state=state, user=me if mine else user, everything=show_all)
+    whose = me if mine else user
+    if limit is None:
+        rows = app.maestro.sessions.list(state=state, user=whose, everything=show_all)
+    else:
+        rows = app.maestro.sessions.page(limit, cursor, state=state, user=whose, everything=show_all)
     if as_json:
         older = {"older": rows.older} if rows.older else {}
-        output.document({"sessions": [row.document() for row in rows]} | older)
+        output.document({"sessions": [row.document() for row in rows], "cursor": rows.cursor} | older)
+        return
+    if not rows and cursor is not None:
+        output.warning("no more sessions")
         return
     if not rows:
         output.warning(_why_none(app, rows.older, state=state, user="yours" if mine else user, show_all=show_all))
@@ -110,6 +134,8 @@ def list_sessions(app: App, show_all: bool, state: str | None, mine: bool, user:
         ],
         ids=1,
     )
+    if rows.cursor:
+        output.note(f"more: add --cursor {rows.cursor}")
     if rows.older:
         output.warning(f"{_older(rows.older)} not shown: maestro session list --all")
 
@@ -182,7 +208,7 @@ def switch(app: App, ref: str, as_json: bool) -> None:
 @click.option(
     "--no-wait",
     is_flag=True,
-    help="Do not wait for the archive: a worker, or the sweeper, writes it. Goes with --wait, which is about runs.",
+    help="Do not wait for the archive: a worker, or the sweep, writes it. Goes with --wait, which is about runs.",
 )
 @json_option
 @pass_app
@@ -216,7 +242,7 @@ def end(app: App, ref: str | None, wait: bool, cancel: bool, no_wait: bool, as_j
 @session.command()
 @click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is given up.")
-@click.option("--no-wait", is_flag=True, help="Leave the archive to a worker, or the sweeper.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the archive: a worker, or the sweep, writes it.")
 @json_option
 @pass_app
 def abort(app: App, ref: str | None, reason: str, no_wait: bool, as_json: bool) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 
 
-@click.group()
+@click.group(cls=Noun)
 def stack() -> None:
     """Show and stop the embedded server.
 
-    It starts by itself with the first command and stops by itself when nobody uses it.
+    It starts by itself with the first command and stops by itself when nobody uses it. With MAESTRO_SERVE_PORT it also
+    serves HTTP on this machine, and stays.
 
     \b
     Example:
@@ -40,6 +41,8 @@ def status(app: App, as_json: bool) -> None:
         return
     output.line(f"running  {found.server_version}  pid {found.pid}  workers {found.workers}")
     output.line(f"  {output.safe(found.address)}")
+    if found.serve:
+        output.line(f"  {found.serve}")
 
 
 @stack.command()
@@ -48,6 +51,7 @@ def status(app: App, as_json: bool) -> None:
 def stop(app: App, as_json: bool) -> int:
     """Stop the embedded server; everything stays on disk and the next command starts it again.
 
+    Runs that are going end with it, and it is said of which sessions; maestro wait first waits for those of one.
     Sessions with changes are written to disk first. Exits with 1 when some could not be: nothing is lost, they are in
     the server's own file and written the next time.
 
@@ -66,6 +70,10 @@ def stop(app: App, as_json: bool) -> int:
     found = app.maestro.stack.stop(show)
     shown.done()
     output.result(found, "stopped" if found.stopped else "it was not running", as_json=as_json)
+    if found.with_runs and not as_json:
+        first, more = found.with_runs[0], len(found.with_runs) - 1
+        whose = first + (f" and of {output.counted(more, 'other session')}" if more else "")
+        output.warning(f"runs of {whose} were open: what was going has ended (maestro runs)")
     if found.unwritten:
         what = "1 session is" if found.unwritten == 1 else f"{found.unwritten} sessions are"
         where = "kept in the server's own file, .maestro/server, and written when it runs again"

@@ -8,7 +8,7 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli import output
-from maestro_cli.app import App, HandsOn, json_option, pass_app, tool_options
+from maestro_cli.app import App, HandsOn, Noun, json_option, pass_app, tool_options
 
 if TYPE_CHECKING:
     from maestro_state import ToolRow
@@ -48,7 +48,7 @@ def use(app: App, /, tool: str, model: str | None, mode: str | None, arguments: 
         output.warning(f"{output.safe(chosen)} is not installed here: runs fail unless it is where their worker runs")
 
 
-@click.group()
+@click.group(cls=Noun)
 def tool() -> None:
     """List and check the AI tools.
 
@@ -76,18 +76,37 @@ def list_tools(app: App, as_json: bool) -> None:
 
 @tool.command()
 @click.argument("name", required=False, shell_complete=offers.tools)
+@click.option("--workers", "on_workers", is_flag=True, help="Check what the workers have, instead of this machine.")
 @json_option
 @pass_app
-def check(app: App, name: str | None, as_json: bool) -> int:
+def check(app: App, name: str | None, on_workers: bool, as_json: bool) -> int:
     """Check which tools are there and which version they have; exits with 1 when one is missing.
 
     \b
     Example:
       maestro tool check claude
+      maestro tool check --workers
     """
+    if on_workers:
+        return _check_workers(app, name, as_json=as_json)
     rows = app.maestro.tools.check(name)
     _show(rows, as_json=as_json)
     return int(any(row.status == "missing" for row in rows))
+
+
+def _check_workers(app: App, name: str | None, *, as_json: bool) -> int:
+    rows = app.maestro.tools.check_workers(name)
+    if as_json:
+        output.document({"tools": rows})
+    else:
+        body = []
+        for row in rows:
+            where = ", ".join(f"{one['host']} ({one['version'] or 'version not known'})" for one in row.workers)
+            body.append((output.safe(row.name), _status(row.status), output.safe(where)))
+        output.table(("tool", "status", "workers"), body, flexible=2)
+    if not rows:
+        output.warning("no worker says that it has a tool (maestro workers)")
+    return int(not rows or any(row.status == "missing" for row in rows))
 
 
 def _show(rows: list[ToolRow], *, as_json: bool) -> None:

@@ -29,7 +29,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 def usage(app: App, by: str, since: str | None, as_json: bool) -> None:
     """Add up runs, tokens and cost over live and archived sessions.
 
-    Each run counts once; dry ones, which executed nothing, do not. Cost is what the tools say themselves.
+    Each run counts once; dry ones, which executed nothing, do not. Cost is what the tools say themselves. Budgets are
+    shown with what is gone of them.
 
     \b
     Example:
@@ -45,6 +46,11 @@ def usage(app: App, by: str, since: str | None, as_json: bool) -> None:
         _show(found, since)
     else:
         output.note("no runs yet" if since is None else f"no runs since {since}")
+    if output.is_terminal():
+        from maestro_cli.commands.budget import lines
+
+        for line in lines(found.budgets):
+            output.note(line)
     if found.skipped:
         output.warning(f"could not be read and is not counted: {', '.join(found.skipped)} → maestro verify")
 

@@ -12,7 +12,7 @@ import click
 
 from maestro_cli import complete as offers
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, pass_app
 from maestro_cli.screen.conversation import Conversation
 from maestro_state.errors import MaestroError, ServerUnavailable
 
@@ -30,14 +30,15 @@ _POLL_S = 1.0
 @click.argument("ref", required=False, shell_complete=offers.sessions)
 @click.option("--from", "cursor", metavar="ID", help="start, or the event to continue after (default: from now on).")
 @click.option("--until-idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Exit after so long without one.")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each event, on a line of its own.")
 @pass_app
 def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | None, as_json: bool) -> int:
     """Follow a session live.
 
     It reads like a conversation: who asked what, what the tool does meanwhile, its answer, how it ended. Lines of a run
     begin with its number, so that several at once can be told apart. Every event is shown once, in the same order in
-    every terminal. Ctrl-C exits; the session goes on.
+    every terminal. Of runs that are open already it is said who asked what, and shown what they do from now on. Ctrl-C
+    exits; the session goes on.
 
     \b
     Example:
@@ -51,9 +52,13 @@ def watch(app: App, ref: str | None, cursor: str | None, until_idle: float | Non
     until_idle_ms = None if until_idle is None else max(1, int(until_idle * 1000))
     last = cursor or app.maestro.follow.newest(session_id)
     is_pinned = bool(ref or app.session_ref or app.maestro.settings.session)
-    shown = Conversation(_Runs(app, session_id), session.user_id)
+    runs = _Runs(app, session_id)
+    shown = Conversation(runs, session.user_id)
     is_own = app.maestro.settings.redis_url is None
     app.only_watch()
+    if cursor is None and not as_json:
+        for line in (line for run in runs.open() for line in shown.join(run)):
+            output.line(line)
     try:
         with _told_of_another(app, session_id, wanted=not (is_pinned or as_json)):
             for event in _events(app, session_id, last, until_idle_ms, is_own=is_own):
@@ -146,6 +151,13 @@ class _Runs:
         self._app = app
         self._session_id = session_id
         self._known: dict[str, Run] | None = None
+
+    def open(self) -> list[Run]:
+        """Return the runs that are not over, oldest first."""
+        from maestro_state.models.run import OPEN
+
+        self.read("")
+        return [run for run in (self._known or {}).values() if run.status in OPEN]
 
     def read(self, run_id: str) -> Run | None:
         """Return a run as it stands; None when there is none any more."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maestro_cli import output
-from maestro_cli.app import App, json_option, pass_app
+from maestro_cli.app import App, Noun, json_option, pass_app
 from maestro_cli.commands.breadcrumbs import breadcrumb, breadcrumbs, filter_options, filters_of, stats, timeline
 from maestro_cli.input import json_argument
 from maestro_state.clock import from_iso, now_ms
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENDINGS = ("completed", "failed", "interrupted")
 
 
-@click.group()
+@click.group(cls=Noun)
 def wsession() -> None:
     """Start, end and show work sessions and their breadcrumbs.
 

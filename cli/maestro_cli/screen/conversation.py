@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from maestro_cli import output
 from maestro_cli.screen import figures
+from maestro_cli.screen.authors import author
 from maestro_cli.screen.columns import rows_of
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ _MOST_LINES = 12
 #: Narrowest room for text: below that the terminal breaks lines.
 _LEAST_COLUMNS = 20
 
-#: What an activity's kind says before its name: the quiet ones nothing.
-_KINDS = {"tool_call": "", "file_change": "", "retry": "tries again: ", "denied": "not allowed: "}
+#: What an activity's kind says before its name: the quiet one nothing.
+_KINDS = {"tool_call": "", "denied": "not allowed: "}
+
+#: Longest call of a tool that is shown, in characters.
+_CALL_MAX = 200
 
 #: Events that tell people nothing more than others do: the answer of a run is shown as it comes.
-_SILENT = ("run.claimed", "terminal.attached", "terminal.detached")
+_SILENT = ("run.claimed", "terminal.attached", "terminal.detached", "session.kept")
 
 
 class Runs(Protocol):
@@ -50,6 +54,13 @@ class Conversation:
         self._owner = owner
         self._answers: dict[str, _Answer] = {}
         self._denied: dict[str, int] = {}
+        self._joined: set[str] = set()
+
+    def join(self, run: Run) -> Iterator[str]:
+        """Yield who asked what in a run that was open before anybody watched."""
+        self._joined.add(run.id)
+        clock = output.colour(output.local_time(run.created_at, "%H:%M:%S"), dim=True)
+        yield from self._question(clock, run.id, run, run.tool, run.user or self._owner)
 
     def take(self, event: Event) -> Iterator[str]:
         """Yield the lines an event brings."""
@@ -92,11 +103,15 @@ class Conversation:
             yield from self._answers[run_id].end()
 
     def _asked(self, event: Event, run_id: str) -> Iterator[str]:
-        run = self._runs.read(run_id)
-        who = (figures.asker(run) if run else "") or self._who(event.data)
+        if run_id in self._joined:  # its beginning came as an event after all
+            return
+        tool = str(event.data.get("tool", ""))
+        yield from self._question(_clock(event), run_id, self._runs.read(run_id), tool, self._who(event.data))
+
+    def _question(self, clock: str, run_id: str, run: Run | None, tool: str, asker: str) -> Iterator[str]:
+        who = (figures.asker(run) if run else "") or asker
         on = f", going on from {run.continues}" if run and run.continues else ""
-        tool = output.colour(str(event.data.get("tool", "")), bold=True)
-        yield f"{_clock(event)} {output.colour(who, bold=True)} asks {tool}{on}"
+        yield f"{clock} {output.colour(who, bold=True)} asks {output.colour(tool, bold=True)}{on}"
         if run:
             text = self._runs.prompt(run).decode(errors="replace")
             yield from _rows(run_id, "?", text, f"maestro show {run_id} --prompt", bold=True)
@@ -106,7 +121,13 @@ class Conversation:
         kind, name, summary = (str(data.get(field) or "") for field in ("kind", "name", "summary"))
         if kind == "denied":
             self._denied[run_id] = self._denied.get(run_id, 0) + 1
-        words = _KINDS.get(kind, f"{kind}: ") + ": ".join(part for part in (name, summary) if part)
+        match kind:  # the names of these two are the tool's own words for them
+            case "retry":
+                words = f"tries again: {summary or name}"
+            case "file_change":
+                words = f"changed {summary or name}"
+            case _:
+                words = _KINDS.get(kind, f"{kind}: ") + ": ".join(part for part in (name, summary) if part)
         prefix = _prefix(run_id, "·")
         yield prefix + output.colour(_one_line(words, prefix), dim=True)
 
@@ -198,16 +219,36 @@ def _message(event: Event) -> Iterator[str]:
     data = event.data
     if "run" in data or "run" in (data.get("metadata") or {}):
         return
-    who = f" ({output.safe(data['user'])})" if data.get("user") else ""
-    head = f"{_clock(event)} {output.colour(str(data.get('role', '')), bold=True)}{who}"
+    role = str(data.get("role", ""))
+    who = author(data.get("user"), data.get("metadata"), role)
+    head = f"{_clock(event)} {output.colour(role, bold=True)}{who}"
     lines = output.safe(str(data.get("content", "")).strip("\n")).split("\n")
+    calls = [f"→ {_one_line(_call(one), '  → ')}" for one in data.get("tool_calls") or [] if isinstance(one, dict)]
+    if lines == [""]:
+        if calls:
+            yield f"{head} {calls[0]}"
+            yield from (f"  {call}" for call in calls[1:])
+        elif "adk" not in (data.get("metadata") or {}):  # an event that only changes the state: it is told as such
+            yield f"{head}:"
+        return
     if len(lines) == 1:
         yield f"{head}: {lines[0]}"
+        yield from (f"  {call}" for call in calls)
         return
     yield head
     yield from (f"  {line}".rstrip() for line in lines[:_MOST_LINES])
     if len(lines) > _MOST_LINES:
         yield output.colour(f"  … {len(lines) - _MOST_LINES} more lines: maestro messages", dim=True)
+    yield from (f"  {call}" for call in calls)
+
+
+def _call(call: dict[str, Any]) -> str:
+    """Say a call of a tool: its name, and what it was asked as far as a line goes."""
+    import msgspec
+
+    asked = call.get("arguments")
+    text = asked if isinstance(asked, str) else "" if asked is None else msgspec.json.encode(asked).decode()
+    return f"{call.get('tool') or call.get('name') or 'tool'} {text}".rstrip()[:_CALL_MAX]
 
 
 def _gist(event: Event, who: str) -> str:
@@ -228,6 +269,13 @@ def _gist(event: Event, who: str) -> str:
             told = f"{who} chose {data.get('tool', '')}: runs of this session use it from now on"
         case "run.previewed":
             told = f"{who} previewed what {data.get('tool', '')} would be sent (dry run {data.get('run', '')})"
+        case "message.retracted":
+            told = "messages were taken back"
+        case "checkpoint.added":
+            inside = f" in {data['namespace']}" if data.get("namespace") else ""
+            told = f"checkpoint of step {data.get('step', '')} ({data.get('source', '')}){inside}"
+        case "state.changed":
+            told = f"the state changed: {data.get('keys', '')}"
         case "session.finalized":
             told = f"{who} ended the session" if "user" in data else "the session ended"
         case "session.aborted":

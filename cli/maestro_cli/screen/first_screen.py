@@ -22,9 +22,9 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("session",), "start, list, show, switch and end sessions"),
         (("use", "tool"), "choose the AI tool; list and check them"),
         (("run",), "ask the tool, with the session's context"),
-        (("context",), "files, texts and outputs that runs are sent along"),
-        (("cancel",), "stop a run, whoever started it"),
-        (("wait",), "return when runs are over"),
+        (("open",), "sit in the tool; what is said is in the session"),
+        (("context",), "files, texts and outputs that runs are sent"),
+        (("cancel", "wait"), "stop a run, whoever started it; wait for its end"),
     ),
     "Read": (
         (("status",), "where the session stands, and who is attached"),
@@ -32,11 +32,10 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("runs", "show"), "what was run; what a run printed"),
         (("messages", "message"), "read the conversation; add to it"),
         (("search",), "find what was said, asked, answered or added"),
-        (("usage",), "tokens and cost by day, tool, model or user"),
+        (("usage", "budget"), "tokens and cost by day, tool or user; limit them"),
     ),
     "Keep": (
-        (("export",), "the whole history in one file"),
-        (("import",), "what was said in a tool itself, as sessions"),
+        (("export", "import"), "the history in one file; a tool's own, as sessions"),
         (("verify",), "check every digest of an archive"),
         (("pull",), "bring a session from the team's server"),
         (("cleanup",), "remove old outputs and logs; made for cron"),
@@ -54,8 +53,9 @@ _GROUPS: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("completion",), "what TAB offers, in bash, zsh and fish"),
     ),
     "Team": (
-        (("worker", "scheduler"), "carry out runs; sweep and clean up for a team"),
-        (("sweep", "acl"), "checkpoint and recover once; write access lists"),
+        (("worker", "workers"), "carry out runs for a team; who does, and how"),
+        (("scheduler", "sweep"), "checkpoint and recover: all the time, or once"),
+        (("acl",), "write the access list of a team's server"),
     ),
 }
 
@@ -65,21 +65,25 @@ Before the command: --session REF for another session than the active one,
 
 
 def lines(commands: Mapping[str, object]) -> Iterator[str]:
-    """Yield the lines of the screen; a command that no group names is shown all the same, among the last."""
-    yield f"{output.colour('maestro', bold=True)}: one live session for all your AI command-line tools."
-    yield ""
-    yield output.colour("First steps", bold=True)
-    for command, meaning in _FIRST_STEPS:
-        yield f"  {command:<40} {meaning}"
-    yield ""
+    """Yield the lines of the screen; a command that no group names is shown all the same, among the last.
+
+    A terminal on which they would scroll out of sight has the first steps at the end.
+    """
+    title = f"{output.colour('maestro', bold=True)}: one live session for all your AI command-line tools."
+    steps = [output.colour("First steps", bold=True), *(f"  {command:<40} {text}" for command, text in _FIRST_STEPS)]
+    rest = [*_groups(commands), "", *_FOOTER.split("\n")]
+    if output.is_terminal() and len(steps) + len(rest) + 3 >= output.screen_rows():
+        steps, rest = rest, steps
+    yield from (title, "", *steps, "", *rest)
+
+
+def _groups(commands: Mapping[str, object]) -> Iterator[str]:
     for group, rows in _GROUPS.items():
         yield from _group(group, [(tuple(name for name in names if name in commands), text) for names, text in rows])
     named = {name for rows in _GROUPS.values() for names, _ in rows for name in names}
     others = ", ".join(name for name in commands if name not in named)
     if others:
         yield from _group("Others", [((others,), "")])
-    yield ""
-    yield from _FOOTER.split("\n")
 
 
 def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Iterator[str]:

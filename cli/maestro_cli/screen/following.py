@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 5.0
 #: and where the stack brings its own: on a busy machine that one is still starting, and nobody has to do anything.
 _OWN_WORKER_S = 60.0
+#: What a run waits for that nobody is before.
+_SOON = "waiting for a worker"
 #: Seconds a run may wait behind others before a program that follows it is told.
 _QUEUED_S = 2.0
 
@@ -121,10 +123,11 @@ class _Screen:
                 tokens = self._tokens()
                 with self._lock:
                     self._draw(int(waited_s), state, tokens)
-            elif state != self._told_state and not self._claimed and waited_s >= _QUEUED_S and "ahead" in state:
+            elif state != self._told_state and not self._claimed and waited_s >= _QUEUED_S and state != _SOON:
                 self._told_state = state
+                more = "MAESTRO_WORKERS says how many there are" if "ahead" in state else "maestro workers"
                 with self._lock:
-                    output.warning(f"run {self._run.id} is {state} (MAESTRO_WORKERS says how many there are)")
+                    output.warning(f"run {self._run.id} is {state} ({more})")
 
     def is_overdue(self, waited_s: float) -> bool:
         """Tell whether it is time to ask if there is a worker at all."""
@@ -136,9 +139,12 @@ class _Screen:
 
         try:
             ahead = self._app.maestro.runs.ahead(self._run.id)
+            missing = self._app.maestro.runs.waits_for(self._run.id) if ahead is None else None
         except MaestroError:
-            ahead = None  # whoever follows will say it
-        return "waiting for a worker" if ahead is None else f"waiting for a free worker, {ahead} ahead"
+            ahead = missing = None  # whoever follows will say it
+        if missing is not None:
+            return f"waiting for {missing}, and none is there"
+        return _SOON if ahead is None else f"waiting for a free worker, {ahead} ahead"
 
     def _tokens(self) -> str:
         """Say what the tool has consumed so far, if it told."""
@@ -161,9 +167,11 @@ class _Screen:
                 return
         except MaestroError:
             return  # whoever follows will say it
+        # A stack of one's own brings workers: why it has none, doctor says.
+        more = "maestro doctor" if self._app.maestro.settings.redis_url is None else "maestro worker"
         with self._lock:
             self._erase()
-            output.warning("no worker is listening: the run waits until one does (maestro worker)")
+            output.warning(f"no worker is listening: the run waits until one does ({more})")
 
     def _draw(self, seconds: int, what: str, tokens: str) -> None:
         if not self._at_line_start or self._over.is_set():

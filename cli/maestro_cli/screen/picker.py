@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The screen of its own, and back; the cursor is shown where one types.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?7l", "\x1b[?7h\x1b[?1049l"
-_HOME, _END_OF_LINE, _END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+_HOME, _END_OF_LINE = "\x1b[H", "\x1b[K"
 
 #: Seconds within which the rest of a key comes, and between two glances at the window's size.
 _KEY_S, _GLANCE_S = 0.05, 0.25
@@ -178,7 +178,8 @@ def _size() -> os.terminal_size:
 def _draw(picker: Picker, size: os.terminal_size) -> None:
     prompt = picker.prompt(size.columns)
     lines = [prompt, *picker.lines(size.columns, size.lines)]
-    text = f"{_END_OF_LINE}\r\n".join(lines[: size.lines]) + _END_OF_SCREEN
+    # Each line is emptied before it is written: behind one that is full, the cursor is still on its last letter.
+    text = "\r\n".join(_END_OF_LINE + line for line in lines[: size.lines])
     # Last to the end of the question, where one types.
     sys.stderr.write(f"{_HOME}{text}\x1b[1;{output.width_of(prompt) + 1}H")
     sys.stderr.flush()
