@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from secrets import token_hex
 
 from maestro_state.state.access import Account, access_list
 from tests.support.servers import Server, free_port, valkey
@@ -23,8 +24,8 @@ class Guarded:
 
 @contextmanager
 def guarded(folder, *accounts: tuple[str, str, str], args: tuple[str, ...] = ()):
-    """Run a server with accounts, each (name, role, namespace)."""
-    made = {name: Account(name, role, f"{name}-secret-0123456789") for name, role, _ in accounts}
+    """Run a server with accounts, each (name, role, namespace), and passwords that no other test has."""
+    made = {name: Account(name, role, f"{name}-secret-{token_hex(8)}") for name, role, _ in accounts}
     lines = [access_list(space, [made[name]]).splitlines() for name, _, space in accounts]
     users = folder / "users.acl"
     users.write_text("\n".join([lines[0][0], *(line for _, line in lines)]) + "\n")

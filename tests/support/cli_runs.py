@@ -37,7 +37,7 @@ def _as_json(words: tuple[str, ...]) -> list[str]:
 def printed(folder: Path, *words: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Any:
     """Run a command that must succeed, with --json, and return its document."""
     done = maestro_command(folder, *_as_json(words), env=env, stdin=stdin)
-    assert done.returncode == 0, f"{words} left with {done.returncode}: {done.stderr}"
+    assert done.returncode == 0, f"{words} exited with {done.returncode}: {done.stderr}"
     assert done.stderr == "", done.stderr
     return json.loads(done.stdout)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -51,9 +52,20 @@ def _value(hash_name: str, field: str) -> Damage:
     return damage
 
 
+def _run_time(name: str) -> Damage:
+    """Have a run that is over tell a time that is none."""
+
+    def damage(raw: redis.Redis, keys: Keyspace, session_id: str) -> None:
+        key = keys.of_session(session_id, "runs")
+        record = {**json.loads(raw.hget(key, "0001") or b"{}"), name: "x"}
+        raw.hset(key, mapping={"0001": json.dumps(record), "0001:status": "success"})
+
+    return damage
+
+
 def _row(content: bytes) -> Damage:
     def damage(raw: redis.Redis, keys: Keyspace, session_id: str) -> None:
-        raw.hset(keys.of_index("summaries"), session_id, content)
+        raw.hset(keys.of_index("summaries", session_id), session_id, content)
 
     return damage
 
@@ -63,19 +75,19 @@ def _headless(raw: redis.Redis, keys: Keyspace, session_id: str) -> None:
     raw.delete(*keys.session(session_id))
     raw.hset(key, "last_id", "1-0")
     raw.expire(key, 3600)
-    raw.zadd(keys.of_index("deadlines"), {session_id: 1})
+    raw.zadd(keys.of_index("deadlines", session_id), {session_id: 1})
 
 
 def _junk_members(raw: redis.Redis, keys: Keyspace, session_id: str) -> None:
     for name in ("recent", "deadlines", "dirty", "running"):
-        raw.zadd(keys.of_index(name), {b"\xff": 1, "../../etc": 2, session_id: 1})
+        raw.zadd(keys.of_index(name, session_id), {b"\xff": 1, "../../etc": 2, session_id: 1})
 
 
 def _index(name: str, how: str) -> Damage:
     def damage(raw: redis.Redis, keys: Keyspace, session_id: str) -> None:
-        raw.delete(keys.of_index(name))
-        REPLACEMENTS[how](raw, keys.of_index(name))
-        raw.expire(keys.of_index(name), 3600)
+        raw.delete(keys.of_index(name, session_id))
+        REPLACEMENTS[how](raw, keys.of_index(name, session_id))
+        raw.expire(keys.of_index(name, session_id), 3600)
 
     return damage
 
@@ -101,6 +113,8 @@ KINDS: dict[str, Damage] = {
     "a run is no JSON": _value("runs", "0001"),
     "a run's status is bytes": _value("runs", "0001:status"),
     "a lease is no number": _value("runs", "0001:lease"),
+    "a run was asked for at no time": _run_time("created_at"),
+    "a run ended at no time": _run_time("finished_at"),
     "a headless record with a deadline": _headless,
     "a row of the index is no JSON": _row(b"\xff not JSON"),
     "a row of the index has two lines": _row(b'["1-0"]\n["2-0"]'),

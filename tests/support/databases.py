@@ -17,7 +17,8 @@ CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT,
   time_created INT, time_updated INT, data TEXT);
 """
 
-_LLM = """
+#: What llm keeps, in the form of earlier versions.
+LLM = """
 CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT);
 CREATE TABLE responses (id TEXT PRIMARY KEY, model TEXT, prompt TEXT, system TEXT, response TEXT, conversation_id TEXT,
   duration_ms INT, datetime_utc TEXT, input_tokens INT, output_tokens INT, token_details TEXT, resolved_model TEXT);
@@ -78,4 +79,4 @@ def llm(path: Path) -> Path:
                    f"2026-11-02T10:00:0{number}+00:00", 60, 12, details, None)  # fmt: skip
             connection.execute(f"INSERT INTO responses VALUES ({', '.join('?' * 12)})", row)
 
-    return make(path, _LLM, fill)
+    return make(path, LLM, fill)

@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maestro_state.local.embedded.answering import open_server
 from maestro_state.local.embedded.paths import data_path, socket_address
+from maestro_state.local.embedded.probe import open_server
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

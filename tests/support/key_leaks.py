@@ -13,7 +13,8 @@ FOREIGN = re.compile(rb"rq:.*")
 
 _TAG = rb"[\w-]+:\{[^{}]+\}"
 _DECLARED = [
-    (re.compile(_TAG + re.escape(key.suffix).encode()), key.type.encode())
+    # `<date>` in a suffix stands for what differs from key to key.
+    (re.compile(_TAG + re.sub(r"<\w+>", r"[^{}:]+", re.escape(key.suffix)).encode()), key.type.encode())
     for keys in KEY_GROUPS.values()
     for key in keys
 ]

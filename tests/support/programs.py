@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+#: What a sweeper prints that has come to where it is to be killed.
+STILL = "-- still --"
 
 
 @dataclass
@@ -170,8 +172,34 @@ def schedule(project: str) -> None:
         print(fence.decode(), flush=True)
         return True
 
-    work = scheduler.Work(sweep, lambda _: True)
+    work = scheduler.Work(sweep, lambda _: True, lambda _: True)
     scheduler.Scheduler(lambda: Maestro(project, checkpoint_seconds=1), work, _asked_to_leave()).run()
+
+
+def sweep(project: str, stops_after: str) -> None:
+    """Sweep the shards once, printing each session that is on disk; after so many, print STILL in the middle of a shard
+    and go no further.
+    """
+    from maestro_state import Maestro
+    from maestro_state.upkeep.checkpoint import Checkpoint, Checkpoints
+
+    def say(line: str) -> None:
+        os.write(1, f"{line}\n".encode())  # by one call: several threads say something
+
+    written, write, still = [], Checkpoints.checkpoint, threading.Event()
+
+    def checkpoint(self: Checkpoints, session_id: str) -> Checkpoint:
+        if len(written) >= int(stops_after):
+            say(STILL)
+            still.wait()
+        done = write(self, session_id)
+        written.append(session_id)
+        say(session_id)
+        return done
+
+    Checkpoints.checkpoint = checkpoint  # type: ignore[method-assign]
+    with Maestro(project) as maestro:
+        maestro.archive.sweep_shards()
 
 
 if __name__ == "__main__":
@@ -182,5 +210,6 @@ if __name__ == "__main__":
         "follow": follow,
         "rewrite": rewrite,
         "schedule": schedule,
+        "sweep": sweep,
     }
     programs[sys.argv[1]](*sys.argv[2:])

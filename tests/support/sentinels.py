@@ -30,6 +30,14 @@ class Watched(NamedTuple):
         said = raw_call(self.sentinel, "SENTINEL", "SET", "mymaster", "down-after-milliseconds", QUICK_MS)
         assert said == b"OK"
 
+    def is_promoted(self) -> bool:
+        """Tell whether the replica has become the master."""
+        try:
+            said = raw_call(self.replica, "INFO", "replication")
+        except ConnectionError:  # in the middle of our question, or before it
+            return False  # the sentinel hangs up on everybody when it promotes a server
+        return b"role:master" in said  # type: ignore[operator]
+
 
 @contextmanager
 def watched_master(tmp_path: Path) -> Iterator[Watched]:

@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,15 @@ class Served:
 
 
 @contextmanager
-def serving(project: Path, *options: str, port: int = 0) -> Iterator[Served]:
-    """Serve a project; stopped with the signal that people stop it with."""
+def serving(
+    project: Path, *options: str, port: int = 0, log: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[Served]:
+    """Serve a project; stopped with the signal that people stop it with. `log` is where its standard error goes."""
     argv = [MAESTRO, "--project", str(project), "serve", "--json", "--port", str(port)]
-    process = subprocess.Popen([*argv, *options], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    with open(log, "ab") if log else nullcontext() as written:
+        process = subprocess.Popen(
+            [*argv, *options], stdout=subprocess.PIPE, stderr=written, text=True, env={**os.environ, **(env or {})}
+        )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -65,3 +70,11 @@ def started(project: Path, name: str = "fix-login", **settings: Any) -> str:
     """Start a session past the server; return its id."""
     with Maestro(project, **settings) as maestro:
         return maestro.sessions.start(name).id
+
+
+def noting_browser(folder: Path) -> tuple[dict[str, str], Path]:
+    """Return the environment with a browser that only notes what it is opened with, and where it does."""
+    browser, given = folder / "browser", folder / "given"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {given}.new && mv {given}.new {given}\n')
+    browser.chmod(0o700)
+    return {"BROWSER": f"{browser} %s"}, given

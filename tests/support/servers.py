@@ -119,6 +119,12 @@ class Server:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def shut_down(self) -> None:
+        """Ask it to stop, and wait until it has."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait()
+
     def restart(self) -> None:
         """Kill -9 if it runs, and start on the same data."""
         if self._process is not None and self._process.poll() is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,7 +28,7 @@ from tests.support.tls_front import tls_front
 from tests.support.waiting import wait_until
 
 PASSWORDS = {f"REDIS_{name}_PASSWORD": os.urandom(24).hex() for name in ("TERMINAL", "WORKER", "ADMIN")}
-_FOLDERS = ("/access", "/archive", "/projects", "/data", "/tls")
+_FOLDERS = ("/access", "/archive", "/projects", "/data", "/tls", "/backup")
 
 
 def make_certificates(folder: Path) -> None:
@@ -54,40 +55,60 @@ class Topology:
     folder: Path
     port: int
     tls_port: int
+    serve_port: int
     services: dict[str, Any]
     server: str  #: the program that stands for `valkey-server`
+    has_tls: bool  #: whether it was built with TLS
     stack: ExitStack = field(default_factory=ExitStack)
     programs: dict[str, list[Program]] = field(default_factory=dict)
 
     def command(self, name: str) -> list[str]:
         """Return what a container runs, with the image's entry point."""
-        words = [self._local(word) for word in self.services[name]["command"]]
-        entry = [] if words[0] == "valkey-server" else image.started("ENTRYPOINT")
-        return self.program([*entry, *words])
+        words = [self.local(word) for word in self.services[name].get("command", [])]
+        service = self.services[name]
+        if "build" not in service:
+            return self.program(words)
+        entry = service.get("entrypoint") or image.started("ENTRYPOINT", service["build"]["target"])
+        return self.program([*(self.local(word) for word in entry), *words])
 
     def program(self, words: list[str]) -> list[str]:
         """Return a command with the program of this machine that stands for the container's."""
-        return [{"maestro": MAESTRO, "valkey-server": self.server}[words[0]], *words[1:]]
+        programs = {"maestro": [MAESTRO], "maestro-backup": [sys.executable, str(image.ROOT / "deploy/backup.py")]}
+        return [*(programs | {"valkey-server": [self.server]})[words[0]], *words[1:]]
 
     def environment(self, name: str) -> dict[str, str]:
         """Return what a container is given."""
         given = self.services[name].get("environment", {})
-        return {variable: self._local(str(value)) for variable, value in given.items()}
+        return {variable: self.local(str(value)) for variable, value in given.items()}
 
-    def _local(self, word: str) -> str:
+    def works_in(self, name: str) -> Path:
+        """Return where a container works: the image's folder, unless it names another."""
+        return Path(self.local(self.services[name].get("working_dir", "/archive")))
+
+    def local(self, word: str) -> str:
+        """Return what stands on this machine for a container's folder, port or address."""
         for folder in _FOLDERS:
             if word == folder or word.startswith(f"{folder}/"):
                 return str(self.folder / word[1:])
-        word = {"6379": str(self.port), "6380": str(self.tls_port)}.get(word, word)
+        word = {"6379": str(self.port), "6380": str(self.tls_port), "4175": str(self.serve_port)}.get(word, word)
         return word.replace("@redis:6379", f"@127.0.0.1:{self.port}")
 
     def start(self, name: str) -> Program:
         """Start one more container of a service."""
         program = self.stack.enter_context(
-            running(self.folder, self.command(name), env=self.environment(name), cwd=self.folder / "archive")
+            running(self.folder, self.command(name), env=self.environment(name), cwd=self.works_in(name))
         )
         self.programs.setdefault(name, []).append(program)
         return program
+
+    def start_server(self) -> None:
+        """Run the access job, then the server."""
+        access = self.start("access")
+        assert access.process.wait(60) == 0, access.complained.read_text()
+        redis = self.start("redis")
+        wait_until(lambda: "Ready to accept connections" in redis.said.read_text(), "the server does not start")
+        if not self.has_tls:
+            self.stack.enter_context(tls_front(self.tls_port, self.folder / "tls", self.port))
 
     def client(self, user: str, *, tls: bool = False) -> dict[str, str]:
         """Return what a terminal on somebody's laptop has in its environment."""
@@ -98,22 +119,20 @@ class Topology:
 
 
 @contextmanager
-def topology(folder: Path, **variables: str) -> Iterator[Topology]:
+def topology(folder: Path, *, starts: bool = True, **variables: str) -> Iterator[Topology]:
     """Run the access job and the server as the file says; the other services are started by the test."""
     for name in _FOLDERS:
         (folder / name[1:]).mkdir()
     make_certificates(folder / "tls")
     server = server_with_tls()
-    tls = {"REDIS_TLS_PORT": "6380", "REDIS_TLS_FOLDER": "./tls"} if server else {}
+    tls = {"REDIS_TLS_PORT": "6380", "TLS_FOLDER": "./tls"} if server else {}
     services = compose.load(PASSWORDS | tls | variables)["services"]
-    found = Topology(folder, free_port(), free_port(), services, server or server_binary())
+    found = Topology(
+        folder, free_port(), free_port(), free_port(), services, server or server_binary(), server is not None
+    )
     with found.stack:
-        access = found.start("access")
-        assert access.process.wait(60) == 0, access.complained.read_text()
-        redis = found.start("redis")
-        wait_until(lambda: "Ready to accept connections" in redis.said.read_text(), "the server does not start")
-        if not server:
-            found.stack.enter_context(tls_front(found.tls_port, folder / "tls", found.port))
+        if starts:
+            found.start_server()
         yield found
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from maestro_workers import survivors
+from maestro_workers import orphans
 from maestro_workers.guard import Guard
 from maestro_workers.invoke import Finished, Invocation, invoke
 
@@ -39,10 +39,13 @@ LEAVES = 4
 _OWNER = """
 import os, sys
 from tests.support.tree_kills import call
-from maestro_workers import survivors
+from maestro_workers import orphans
 from maestro_workers.guard import Guard
-survivors.MARK, survivors.LEVELS = sys.argv[3], tuple(map(int, sys.argv[4:6]))
+orphans.MARK, orphans.LEVELS = sys.argv[3], tuple(map(int, sys.argv[4:6]))
 guard = Guard(alone=True)
+if not os.fork():  # as one that tells of the last run: it lives until the test lets go of its input
+    os.read(0, 1)
+    os._exit(0)
 print(guard.pid, flush=True)
 call(sys.argv[1], sys.argv[2], guard, lambda: None)
 """
@@ -129,8 +132,13 @@ def lose_server(tree: Tree) -> None:
 
 
 def kill_worker(tree: Tree) -> None:
-    """Kill -9 the process that called the tool."""
-    _with_owner(tree, lambda owner, _: owner.kill())
+    """Kill -9 the process that called the tool; a child that it has beside the guard lives on."""
+
+    def kill(owner: subprocess.Popen[bytes], _: int) -> None:
+        owner.kill()
+        wait_until(lambda: not tree.leaves(), "something survives")
+
+    _with_owner(tree, kill)
 
 
 def kill_guard(tree: Tree) -> None:
@@ -160,8 +168,8 @@ def kill_both(tree: Tree) -> None:
 
 def _with_owner(tree: Tree, kill: Callable[[subprocess.Popen[bytes], int], None]) -> None:
     """Have a process call the tool, and kill what is to be killed when everything is there."""
-    words = [sys.executable, "-c", _OWNER, tree.number, tree.file, survivors.MARK, *map(str, survivors.LEVELS)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as owner:
+    words = [sys.executable, "-c", _OWNER, tree.number, tree.file, orphans.MARK, *map(str, orphans.LEVELS)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         guard = int(owner.stdout.readline())
         wait_until(tree.is_up, "the tool has not started everything")
@@ -188,7 +196,7 @@ def main(count: int) -> int:
                         wait_until(lambda tree=tree: not tree.leaves(), "something survives")
                 left += len(tree.leaves())
                 tree.end()
-            print(f"{name}: {left} survivors of {count * LEAVES}")
+            print(f"{name}: {left} orphans of {count * LEAVES}")
             survived += left if end is not kill_group else 0
     return survived
 
