@@ -172,11 +172,11 @@ async def test_a_flush_is_repeatable_and_marks_what_it_wrote(backend: Backend):
         first, second = await maestro.archive.checkpoint(), await maestro.archive.checkpoint()
         assert (first.written, first.current, second.written, second.current) == (True, True, False, True)
         assert all(0 < backend.raw.pttl(key) <= ttl_ms for key in keys)
-        assert backend.raw.zscore(maestro.server.terms.keys.of_index("dirty"), session.id) is None
+        assert backend.raw.zscore(maestro.server.terms.keys.of_index("dirty", session.id), session.id) is None
 
         await maestro.messages.add("user", "more")
         assert all(backend.raw.pttl(key) > ttl_ms for key in keys)
-        assert backend.raw.zscore(maestro.server.terms.keys.of_index("dirty"), session.id) is not None
+        assert backend.raw.zscore(maestro.server.terms.keys.of_index("dirty", session.id), session.id) is not None
 
 
 async def test_a_session_that_moved_is_not_marked(backend: Backend):

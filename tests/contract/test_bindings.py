@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 import pytest
 
 from maestro_state.adapters.binding import Adapter, Entries
 from maestro_state.clock import now_ms
 from maestro_state.errors import Conflict, InvalidValue, SessionNotFound
-from maestro_state.models.bound import Bound, joined, parts_of
+from maestro_state.models.binding import Bound, joined, parts_of
 from maestro_state.state.calls import parts
 from tests.support.backends import Backend, Clock
 from tests.support.passing import TTL_S, let_pass, long_ago
@@ -128,6 +129,24 @@ async def test_what_is_taken_back_stays_in_the_record(backend: Backend):
         assert len(await thread.events("message.retracted")) == 7
 
 
+async def test_what_was_deleted_is_not_begun_anew_unasked(backend: Backend):
+    """A write that only goes on with what is there makes nothing; of what has ended it makes a fork."""
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter, Adapter(maestro=maestro) as other:
+        thread, same = adapter.binding("openai", "t"), other.binding("openai", "t")
+        with pytest.raises(SessionNotFound):
+            await thread.write(Entries().message("user", "nobody's"), begins=False)
+        await thread.write(Entries().message("user", "a"))
+        await same.delete()
+        with pytest.raises(SessionNotFound):
+            await thread.write(Entries().message("user", "too late"), begins=False)
+        assert await thread.pop() is None
+        assert await maestro.sessions.list() == []
+        await thread.write(Entries().message("user", "b"))
+        await maestro.sessions.end(await thread.find())
+        await thread.write(Entries().message("user", "c"), begins=False)
+        assert [one.content for one in await same.messages()] == ["b", "c"]
+
+
 @pytest.mark.parametrize("how", ["ended", "expired", "let go"])
 async def test_what_has_ended_is_read_as_before_and_gone_on_with(backend: Backend, how: str):
     """Reads come from the archive, the next write goes on in a fork that the key means from then on."""
@@ -187,6 +206,38 @@ async def test_deleting_leaves_nothing(backend: Backend):
         assert not [key for key in backend.raw.scan_iter() if b":binding" in key or b"--" in key]
         await thread.write(Entries().message("user", "anew"))
         assert [one.content for one in await thread.messages()] == ["anew"]
+
+
+async def test_deleting_reaches_what_another_machine_archived(backend: Backend):
+    """What a key went on from is on the server for its time to live, wherever its archive is: it goes too."""
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        thread = adapter.binding("openai", "t")
+        ended = []
+        for word in "abc":
+            await thread.write(Entries().message("user", word))
+            ended.append(await maestro.sessions.end(await thread.find()))
+        await thread.write(Entries().message("user", "d"))
+        shutil.rmtree(backend.project / ".maestro" / "sessions")
+        first = f"{{{ended[0].id}}}".encode()
+        assert [key for key in backend.raw.scan_iter() if first in key]  # the control
+
+        assert await thread.delete()
+        assert not [key for key in backend.raw.scan_iter() if b":binding" in key or b"--" in key]
+
+
+async def test_deleting_a_session_that_was_joined_takes_it_along(backend: Backend):
+    """A key that is the id of a session which has ended means nothing any more once it was deleted."""
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        joined_id = (await maestro.sessions.start("plan")).id
+        thread = adapter.binding("langgraph", joined_id)
+        await thread.write(Entries().message("user", "a"))
+        await maestro.sessions.end(joined_id)
+        await thread.write(Entries().message("user", "b"))
+        assert await thread.find() != joined_id
+
+        assert await thread.delete()
+        assert await thread.find() is None
+        assert await thread.messages() == []
 
 
 async def test_who_is_killed_between_binding_and_making_is_followed(backend: Backend):
@@ -286,3 +337,16 @@ async def test_values_grow_and_only_rise(backend: Backend):
         assert await thread.peek(["log", "none"]) == {"log": b"x" * 20 + b"8109a99Z"}
         await maestro.sessions.end(await thread.find())
         assert await thread.peek(["log"]) is None
+
+
+async def test_what_grows_stays_small_enough_for_the_archive(backend: Backend, monkeypatch):
+    """A value that would be more than a line of the archive holds is refused, and nothing of the step is done."""
+    monkeypatch.setattr("maestro_state.state.calls.bindings.KEPT_MAX", 10)
+    async with backend.open_async() as maestro, Adapter(maestro=maestro) as adapter:
+        thread = adapter.binding("openai", "t")
+        await thread.write(Entries().append("log", b"12345"))
+        await thread.write(Entries().append("log", b"67890"))
+        with pytest.raises(InvalidValue, match="more than 10 bytes"):
+            await thread.write(Entries().set("head", b"x").message("user", "a").append("log", b"1"))
+        assert await thread.kept() == {"log": b"1234567890"}
+        assert await thread.messages() == []

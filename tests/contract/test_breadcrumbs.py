@@ -213,8 +213,8 @@ async def test_a_run_leaves_one_breadcrumb(backend: Backend):
         top = (await maestro.work.start("t")).session_id
         child = (await maestro.work.start("t", parent=top)).session_id
         for _ in range(3):
-            await maestro.work.leave(child, run, "ask", "answer", session_id="fix--abcdef")
-        await maestro.work.leave(child, run, "ask", "answer", session_id="fix--ghijkl")
+            await maestro.work.add_run_breadcrumb(child, run, "ask", "answer", session_id="fix--abcdef")
+        await maestro.work.add_run_breadcrumb(child, run, "ask", "answer", session_id="fix--ghijkl")
         one, other = [found.breadcrumb for found in await maestro.work.breadcrumbs(child)]
         assert (one.timestamp, one.depth_level, one.model_used) == ("20261116_090005_250000", 1, "opus")
         assert (one.token_count, one.cost, one.error) == (TokenCount(10, 5), 0.5, "exit 1")

@@ -6,7 +6,7 @@ import pytest
 
 from maestro_state.errors import LostClaim, OutputLost, RunNotFound, ServerUnavailable
 from maestro_state.models.run import Activity
-from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS, Ended
+from maestro_state.state.calls.claims import LEASE_MS, SUSPICION_MS, Ended
 from maestro_state.state.calls.queue import TAKEN_MS
 from tests.support.backends import Backend, Clock
 
@@ -29,6 +29,21 @@ async def test_a_claim_is_exclusive_and_repeatable_by_its_owner(backend: Backend
         run = await maestro.runs.read("0001")
         assert run.status == "running"
         assert run.started_at
+
+
+async def test_which_runs_are_over_is_told_beside_a_damaged_session(backend: Backend):
+    """What is damaged is not taken for over, and hides no other."""
+    async with backend.open_async() as maestro:
+        ids = [(await maestro.sessions.start(name, tool="echo")).id for name in ("damaged", "open", "over")]
+        for session_id in ids:
+            await maestro.runs.start("p", session_id)
+        await maestro.runs.cancel("0001", ids[2])
+        key = maestro.server.terms.keys.of_session(ids[0], "runs")
+        backend.raw.delete(key)
+        backend.raw.set(key, "no hash", px=60_000)
+        names = [(session_id, "0001") for session_id in [*ids, "gone--aaaaaa"]]
+        assert await maestro.claims.over(names) == names[2:]
+        backend.raw.delete(key)
 
 
 async def test_a_repeated_chunk_is_written_once(backend: Backend):
@@ -116,7 +131,7 @@ async def test_a_run_whose_owner_is_gone_ends_as_error(backend: Backend):
         assert await maestro.claims.recover() == []
         clock.advance(seconds=LEASE_MS / 1000 + 1)
         assert await maestro.claims.recover() == []  # suspected, not judged
-        clock.advance(seconds=PATIENCE_MS / 1000)
+        clock.advance(seconds=SUSPICION_MS / 1000)
         assert await maestro.claims.recover() == [(session.id, "0001")]
 
         run = await maestro.runs.read("0001")
@@ -140,12 +155,33 @@ async def test_an_owner_that_was_only_kept_waiting_keeps_its_run(backend: Backen
         clock.advance(seconds=20)
         await maestro.claims.recover()
         await maestro.claims.renew(kept)
-        clock.advance(seconds=PATIENCE_MS / 1000)
+        clock.advance(seconds=SUSPICION_MS / 1000)
 
         assert await maestro.claims.recover() == [(session.id, "0002")]
         await maestro.claims.finish(kept, Ended(status="success"))
         with pytest.raises(LostClaim):
             await maestro.claims.finish(lost, Ended(status="success"))
+
+
+async def test_reading_much_keeps_the_claim(backend: Backend):
+    """What is sent with a run may take longer to come than a lease lasts (control: who reads nothing loses it)."""
+    clock = Clock()
+    async with backend.open_async(now_ms=clock) as maestro:
+        session = await maestro.sessions.start("claims", tool="echo")
+        texts = [f"text {number}" for number in range(20)]
+        await maestro.context.add(*texts, kind="text")
+        for _ in range(2):
+            await maestro.runs.start("p")
+        reading, idle = [await maestro.claims.claim(session.id, f"000{n}", str(n)) for n in (1, 2)]
+        clock.advance(seconds=20)
+        await maestro.claims.recover()
+        assert await maestro.claims.contents(reading) == [b"p", *map(str.encode, texts)]
+        clock.advance(seconds=SUSPICION_MS / 1000)
+
+        assert await maestro.claims.recover() == [(session.id, "0002")]
+        await maestro.claims.finish(reading, Ended(status="success"))
+        with pytest.raises(LostClaim):
+            await maestro.claims.finish(idle, Ended(status="success"))
 
 
 async def test_a_run_that_may_be_retried_starts_over_with_a_clean_output(backend: Backend):
@@ -298,7 +334,7 @@ async def test_a_queue_that_is_away_is_asked_once_in_a_look(backend: Backend, mo
         monkeypatch.setattr(maestro.queue, "enqueue", is_away)
         clock.advance(seconds=LEASE_MS / 1000 + 1)
         assert await maestro.claims.recover() == []
-        clock.advance(seconds=PATIENCE_MS / 1000 + 1)
+        clock.advance(seconds=SUSPICION_MS / 1000 + 1)
         assert await maestro.claims.recover() == [(session.id, "0004")]
         assert len(asked) == 2
         assert str(maestro.claims.queue_fault) == "away"

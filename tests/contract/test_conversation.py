@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import msgspec
 import pytest
@@ -98,6 +99,22 @@ async def test_history_stays_within_its_bytes_and_begins_at_the_summary(backend:
         assert b"message 99" not in short
     async with backend.open_async(history_bytes=0) as maestro:
         assert await sent_parts(maestro, (await maestro.runs.start("p", tool="echo", dry=True)).id) == {}
+
+
+@pytest.mark.parametrize(
+    "content", ["\x1b" * 1900 + "the end", "a\n" * 900 + "the end", "x" * 500 + "\0" * 1300 + "the end"]
+)
+async def test_history_stays_within_its_bytes_however_it_is_written(backend: Backend, content: str):
+    """Escapes take four bytes each, and every line is indented: what is written counts, not what was said."""
+    async with backend.open_async(history_bytes=2000) as maestro:
+        await maestro.sessions.start("binary")
+        await maestro.messages.add("assistant", content)
+        sent = (await sent_parts(maestro, (await maestro.runs.start("p", tool="echo", dry=True)).id))["history"]
+        assert len(sent) < 2750
+        assert sent.endswith(b"the end\n")
+        left_out = re.search(rb"(\d+) bytes left out", sent)
+        assert left_out
+        assert 0 < int(left_out[1]) < len(content)
 
 
 async def test_a_long_answer_is_kept_once_and_read_whole(backend: Backend):

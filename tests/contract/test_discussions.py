@@ -191,6 +191,21 @@ async def test_a_dry_run_plans_and_changes_no_plan_file(backend: Backend):
         assert lines_on_disk(backend.project, meta.session_id)[-1]["payload"]["dry_run"] is True
 
 
+async def test_a_plan_is_that_of_a_dry_run_and_leaves_no_trace(backend: Backend):
+    """Neither in the discussion nor in the plan files; an open one has none, and that is no error of its own either."""
+    async with backend.open_async() as maestro:
+        room = maestro.discussions
+        meta = await room.start()
+        with pytest.raises(DiscussionOpen):
+            await room.plan(meta.session_id)
+        await room.done(FINAL)
+        before = lines_on_disk(backend.project, meta.session_id)
+        planned = await room.plan(meta.session_id)
+        assert lines_on_disk(backend.project, meta.session_id) == before
+        assert not (backend.project / "docs/maestro/tracks.json").exists()
+        assert planned == await room.replay(meta.session_id, dry_run=True)
+
+
 async def test_an_open_discussion_the_server_forgot_goes_on_from_disk(backend: Backend):
     """After the server lost it, or its life passed, the next thing said takes it up; nothing is lost or doubled."""
     clock = Clock()

@@ -9,7 +9,7 @@ import pytest
 from maestro_state import AsyncMaestro
 from maestro_state.clock import iso, now_ms
 from maestro_state.errors import InvalidTransition, Refused, SessionExpired
-from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS
+from maestro_state.state.calls.claims import LEASE_MS, SUSPICION_MS
 from tests.support.backends import Backend, Clock
 from tests.support.passing import TTL_S, let_pass, long_ago
 
@@ -160,7 +160,7 @@ async def test_a_run_that_waits_for_a_worker_ends_first(backend: Backend):
 
 
 async def test_a_run_whose_worker_is_gone_ends_first(backend: Backend):
-    """It is found out as ever, with patience; then the session is frozen. While the owner lives, nothing is."""
+    """It is found out as ever, after the lease; then the session is frozen. While the owner lives, nothing is."""
     clock = long_ago()
     async with backend.open_async(now_ms=clock) as then:
         session = await then.sessions.start("over", ttl_seconds=TTL_S, tool="echo")
@@ -176,7 +176,7 @@ async def test_a_run_whose_worker_is_gone_ends_first(backend: Backend):
         assert (await maestro.archive.sweep()).finalized == []  # its owner is alive
         backend.raw.hset(runs, f"{run.id}:lease", lease)
         for _ in range(2):
-            now.advance(seconds=PATIENCE_MS / 1000 + 1)
+            now.advance(seconds=SUSPICION_MS / 1000 + 1)
             report = await maestro.archive.sweep()
         assert report.finalized == [session.id]
         ended = await maestro.runs.read(run.id, session.id)

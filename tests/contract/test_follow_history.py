@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from maestro_state import Maestro
-from maestro_state.upkeep.following import _NOBODY
+from maestro_state.upkeep.own_runs import FOLLOWED
 from tests.support.backends import Backend
-from tests.support.histories import CLAUDE_ID, ClaudeHistory, json_lines
+from tests.support.histories import CLAUDE_ID, CODEX_ID, ClaudeHistory, codex_rows, json_lines
 from tests.support.waiting import wait_until
 
 
@@ -74,11 +74,28 @@ def test_a_turn_is_a_run_with_what_it_did_and_used(backend: Backend, history: Cl
             append(history, 1)
             wait_until(lambda: maestro.runs.read("1", session.id).status == "success", "the turn has not ended")
         run = maestro.runs.read("1", session.id)
-        assert (run.usage.tokens_input, run.usage.tokens_output, run.usage.tool_session) == (20, 8, CLAUDE_ID)
+        assert (run.usage.tokens_input, run.usage.tokens_output, run.usage.tool_session) == (30, 8, CLAUDE_ID)
+        assert (run.usage.tokens_cache_read, run.usage.tokens_cache_write) == (6, 4)
         assert maestro.runs.output("1", session.id) == b"because"
         (done,) = maestro.runs.activity("1", session.id)
         assert (done.data["kind"], done.data["summary"]) == ("tool_call", "ls")
         assert said(maestro, session.id)[-1] == ("assistant", "because")
+
+
+def test_where_counters_stand_that_a_tool_counts_on(backend: Backend, tmp_path: Path):
+    """A run that goes on from there is told all of them whole: each has what was there before."""
+    path = tmp_path / f"rollout-2026-11-02T10-00-00-{CODEX_ID}.jsonl"
+    path.write_text(json_lines(codex_rows("/shop")))
+    with backend.open() as maestro:
+        session = maestro.sessions.start("live")
+        with following(backend, session.id, "codex", path):
+            wait_until(lambda: statuses(maestro, session.id) == ["success", "canceled"], "the turns have not ended")
+        usage = maestro.runs.read("1", session.id).usage
+        assert (usage.tokens_input, usage.tokens_cache_read, usage.tokens_reasoning) == (230, 140, 5)
+        assert usage.counters == {
+            "tokens_input": 230, "tokens_output": 30, "tokens_cache_read": 140, "tokens_cache_write": 0,
+            "tokens_reasoning": 5,
+        }  # fmt: skip
 
 
 def test_a_follower_goes_on_where_another_stopped(backend: Backend, history: ClaudeHistory):
@@ -107,7 +124,7 @@ def test_a_turn_under_way_ends_with_its_follower(backend: Backend, history: Clau
             wait_until(lambda: maestro.runs.list(session.id), "the turn has not begun")
         run = maestro.runs.read("1", session.id)
         assert (run.status, run.error) == ("canceled", "no longer followed")
-        assert run.env == [_NOBODY]
+        assert run.env == [FOLLOWED]
 
 
 def test_nothing_to_follow(backend: Backend, tmp_path: Path):

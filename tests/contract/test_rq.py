@@ -33,6 +33,7 @@ OVERRIDDEN: dict[str, str] = {
     "Queue.redis_queues_keys": "'rq:queues'",
     "Worker.__init__": "(...) 31765ede",
     "Worker._install_signal_handlers": "(self) 93a9954a",
+    "Worker._set_ip_address": "(self, connection) 23e19196",
     "Worker.check_for_suspension": "(self, burst) 394c3a2a",
     "Worker.clean_registries": "(self) 8f076249",
     "Worker.dequeue_timeout": "(self) 16f6481a",

@@ -77,7 +77,7 @@ async def test_a_context_that_changes_meanwhile_is_read_again(backend: Backend, 
     """An item added between reading the context and starting the run is in the run: nothing stale is sent."""
     async with backend.open_async() as maestro:
         session = await maestro.sessions.start("runs", tool="echo")
-        seen, calls = maestro.blocking.runs._parts.seen, []
+        seen, calls = maestro.blocking.runs._parts.seen_with, []
 
         def late(session_id: str, *sent_before: object):
             found = seen(session_id, *sent_before)
@@ -86,7 +86,7 @@ async def test_a_context_that_changes_meanwhile_is_read_again(backend: Backend, 
             calls.append(found)
             return found
 
-        monkeypatch.setattr(maestro.blocking.runs._parts, "seen", late)
+        monkeypatch.setattr(maestro.blocking.runs._parts, "seen_with", late)
         run = await maestro.runs.start("p")
 
         assert len(calls) == 2
@@ -234,8 +234,9 @@ async def test_last_follows_the_newest_success_with_output(backend: Backend):
     clock = Clock()
     async with backend.open_async(now_ms=clock) as maestro:
         session = await maestro.sessions.start("runs", tool="echo")
-        with pytest.raises(RunNotFound):
+        with pytest.raises(RunNotFound, match="has no run yet") as none_yet:
             await maestro.runs.read("last")
+        assert none_yet.value.hint == 'maestro run "PROMPT"'
         for status, data in (("success", b"one"), ("error", b"two"), ("success", b"")):
             run = await maestro.runs.start("p")
             claim = await maestro.claims.claim(session.id, run.id, run.id)

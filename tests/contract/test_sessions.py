@@ -252,7 +252,7 @@ async def test_task_and_time_to_live_can_be_set_later(backend: Backend):
         assert await maestro.sessions.get("ttl_seconds") == Field("ttl_seconds", 5000, 1)
         read = await maestro.sessions.read()
         assert (read.task_id, read.ttl_seconds) == ("T-2", 5000)
-        deadline = backend.raw.zscore(maestro.server.terms.keys.of_index("deadlines"), session.id)
+        deadline = backend.raw.zscore(maestro.server.terms.keys.of_index("deadlines", session.id), session.id)
         assert deadline == from_iso(read.last_activity) + 5_000_000
         for value in (0, -1, "x", "1.5", "٣", True, 10**12):
             with pytest.raises(InvalidValue):

@@ -20,7 +20,7 @@ from maestro_state.mirror.layouts import session as layout
 from maestro_state.models.message import id_order
 from maestro_state.models.run import Usage
 from maestro_state.state.calls import checkpoints as archiving
-from maestro_state.state.calls.claims import LEASE_MS, PATIENCE_MS, Claim, Ended
+from maestro_state.state.calls.claims import LEASE_MS, SUSPICION_MS, Claim, Ended
 from maestro_state.upkeep.checkpoint import Checkpoints
 from maestro_state.vocabulary import FROZEN
 from tests.support.backends import Backend, Clock
@@ -156,7 +156,7 @@ class Life:
 
     def lose(self, back: int) -> None:
         """The owner of a run says nothing more: it is put back, or given up."""
-        for wait_ms in (LEASE_MS + 1, PATIENCE_MS + 1):
+        for wait_ms in (LEASE_MS + 1, SUSPICION_MS + 1):
             self.clock.advance(seconds=wait_ms / 1000)
             self.maestro.claims.recover_run(self.session_id, self._chosen(back))
 
@@ -199,7 +199,7 @@ class Life:
         self.clock.advance(seconds=-5)
 
     def checkpoint(self) -> None:
-        self.message(0)  # what has no event, such as a sign of life, is archived with the next one that has
+        self.message(0)  # what has no event, such as a heartbeat, is archived with the next one that has
         with ExitStack() as stack:
             if self.was_restored:
                 # Behind since: what the archive has is kept as it is until the session gets further, or ends.

@@ -78,7 +78,7 @@ def test_what_differs_from_the_model_is_found_out(monkeypatch):
     """Control: a vanished message, a forgotten index and a model without expiry make the comparison fail."""
     life = on_fake(6)()
     life.begin()
-    session_id = life.start(name="fix", ttl=1)
+    session_id = life.start(name="fix", ttl=600)
     life.add_message(session_id=session_id, content="hello")
     keys = life.maestro.server.terms.keys
     life.look(session_id=session_id)
@@ -87,10 +87,10 @@ def test_what_differs_from_the_model_is_found_out(monkeypatch):
     with pytest.raises(AssertionError):
         life.look(session_id=session_id)
     life.raw.restore(keys.of_session(session_id, "messages"), 60_000, kept)
-    life.raw.hdel(keys.of_index("summaries"), session_id)
+    life.raw.hdel(keys.of_index("summaries", session_id), session_id)
     with pytest.raises(AssertionError):
         life.list_all()
-    life.pass_time(seconds=1)
+    life.pass_time(seconds=600)
     life.add_message(session_id=session_id, content="refused, as the model says")
     monkeypatch.setattr(Modelled, "refusal", lambda self, now: None)
     with pytest.raises(SessionExpired):

@@ -93,7 +93,8 @@ class Watched(Life):
         """Tell whether the index has it when the archive lacks something."""
         keys = self.maestro.server.terms.keys
         last_id, archived_id = self.raw.hmget(keys.of_session(self.session_id, "session"), "last_id", "archived_id")
-        return last_id == archived_id or self.raw.zscore(keys.of_index("dirty"), self.session_id) is not None
+        dirty = keys.of_index("dirty", self.session_id)
+        return last_id == archived_id or self.raw.zscore(dirty, self.session_id) is not None
 
 
 @contextmanager

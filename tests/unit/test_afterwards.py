@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 from maestro_state.models.run import Usage
-from maestro_state.tools.afterwards import codex_model, from_llm_log
+from maestro_state.tools.after_call import codex_model, from_llm_log
 
 
 def test_codex_has_the_model_of_each_turn_in_its_record(tmp_path: Path):
@@ -24,6 +25,8 @@ def test_codex_has_the_model_of_each_turn_in_its_record(tmp_path: Path):
     assert codex_model(environment, "../../x") is None
     assert codex_model({"HOME": str(tmp_path)}, "01a1-b2") is None
     assert codex_model({}, "01a1-b2") is None
+    os.mkfifo(folder / "rollout-2026-01a1-b3.jsonl")
+    assert codex_model(environment, "01a1-b3") is None  # a pipe is not waited for
 
 
 def test_llms_log_is_asked_for_this_answer():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,7 @@ def test_the_earlier_of_two_clocks_decides(project: Path):
             fill.run(b"two")
             maestro.sessions.end()
             backend.raw.delete(*maestro.server.terms.keys.session(session.id))
-            backend.raw.delete(*maestro.server.terms.keys.index)
+            backend.raw.delete(*chain(*maestro.server.terms.keys.indexes))
             ahead = Clock(maestro.server.now_ms() + 40 * DAY_MS)
         with backend.open(now_ms=ahead) as maestro:
             assert maestro.archive.cleanup().removed == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from maestro_state.errors import InvalidValue, WorkFailed
 from maestro_state.models.media import kind_of, kind_of_name
 from maestro_state.models.run import SentItem
 from maestro_state.tools import resolve
-from maestro_state.tools.attaching import check_attachable, shown_files
+from maestro_state.tools.attachments import check_attachable, shown_files
 from maestro_state.tools.rendering import render
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
@@ -116,3 +117,14 @@ def test_a_tool_that_takes_no_such_file_refuses_it(tmp_path: Path):
     with Attachments(resolve("echo"), str(tmp_path), str(tmp_path)) as files:
         files.take(sent("a.txt", b"text"), b"text")
         assert (files.words, files.named) == ([], {})
+
+
+def test_a_pipe_in_the_place_of_a_picture_is_not_waited_for(tmp_path: Path):
+    """What was added goes with the call as a copy; for a tool that takes no copies the run says what is wrong."""
+    os.mkfifo(tmp_path / "dot.png")
+    item = sent("dot.png", PNG)
+    with Attachments(resolve("codex"), str(tmp_path), str(tmp_path)) as files:
+        files.take(item, PNG)
+        assert not files.words[0].endswith(str(tmp_path / "dot.png"))
+    with Attachments(resolve("claude"), str(tmp_path), str(tmp_path)) as files, pytest.raises(WorkFailed, match="dot"):
+        files.take(item, PNG)

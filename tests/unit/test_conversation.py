@@ -8,6 +8,7 @@ import click
 import pytest
 from maestro_cli import output
 from maestro_cli.screen import columns, figures
+from maestro_cli.screen.authors import author
 from maestro_cli.screen.conversation import Conversation
 
 from maestro_state.models.message import Event
@@ -89,7 +90,9 @@ def test_who_asked_what_and_how_it_ended():
         ("run.claimed", {"run": "0002", "owner": "vm:1"}),
         piece("0002", "let me see"),
         ("run.activity", {"run": "0002", "kind": "tool_call", "name": "Bash", "summary": "pytest\n-q"}),
-        ("run.activity", {"run": "0002", "kind": "retry", "name": "api", "summary": "overloaded"}),
+        ("run.activity", {"run": "0002", "kind": "tool_call", "name": "Edit", "summary": "b.py"}),
+        ("run.activity", {"run": "0002", "kind": "file_change", "name": "Edit", "summary": "b.py"}),
+        ("run.activity", {"run": "0002", "kind": "retry", "name": "api_retry", "summary": "overloaded"}),
         ("run.activity", {"run": "0002", "kind": "denied", "name": "Write", "summary": "a.py"}),
         piece("0002", "done"),
         ("run.finished", {"run": "0002", "status": "success"}),
@@ -101,7 +104,9 @@ def test_who_asked_what_and_how_it_ended():
         "0002 ? please",
         "0002 │ let me see",
         "0002 · Bash: pytest -q",
-        "0002 · tries again: api: overloaded",
+        "0002 · Edit: b.py",
+        "0002 · changed b.py",
+        "0002 · tries again: overloaded",
         "0002 · not allowed: Write: a.py",
         "0002 │ done",
         "0002 ✓ success · 12 s · opus · 1.2k tokens in, 340 out · $0.0210 · 1 not allowed",
@@ -123,6 +128,18 @@ def test_an_end_without_success_says_why():
     ]
 
 
+def test_who_joins_is_told_what_goes_on():
+    """Of a run that was open before, who asked what; once, also if its beginning comes as an event after all."""
+    run = run_of("0003", user="eva", terminal="pts/3")
+    conversation = Conversation(Known(run, prompt=b"why?"), "ana")
+    told = list(conversation.join(run))
+    assert [line.split(" ", 1)[1] for line in told] == ["eva@pts/3 asks claude", "? why?"]
+    began = Event(f"{BEGAN}-0", "run.started", {"run": "0003", "tool": "claude"})
+    assert list(conversation.take(began)) == []
+    other = Event(f"{BEGAN}-1", "run.started", {"run": "0004", "tool": "codex"})
+    assert [line.split(" ", 1)[1] for line in conversation.take(other)] == ["ana asks codex"]
+
+
 def test_a_long_question_is_shown_by_its_beginning():
     """The rest is a command away."""
     lines = shown(("run.started", {"run": "0001", "tool": "cat"}), known=Known(run_of("0001"), prompt=b"line\n" * 40))
@@ -138,6 +155,48 @@ def test_messages_are_shown_once():
     long = {"role": "assistant", "content": "one\ntwo"}
     lines = shown(("message.added", asked), ("message.added", said), ("message.added", long))
     assert lines == ["user (eva): look at the cookie", "assistant", "  one", "  two"]
+
+
+def test_calls_of_tools_are_told_with_what_they_ask():
+    """As frameworks keep them, with words or without; what only changes a state is told once, and briefly."""
+    call = {"id": "c1", "name": "look", "arguments": {"where": "up\x1b[2J"}}
+    lines = shown(
+        ("message.added", {"role": "assistant", "content": "", "tool_calls": [call, {"id": "c2", "name": "go"}]}),
+        ("message.added", {"role": "assistant", "content": "I look.", "tool_calls": [call | {"arguments": "{}"}]}),
+        (
+            "message.added",
+            {"role": "tool", "content": "a bird", "tool_results": [{"call_id": "c1", "content": "a bird"}]},
+        ),
+        ("message.added", {"role": "system", "content": "", "metadata": {"adk": {"id": "1"}}}),
+        ("state.changed", {"keys": '["mood"]'}),
+        ("session.kept", {}),
+        ("checkpoint.added", {"checkpoint": "1f", "namespace": "", "parent": "", "source": "loop", "step": "3"}),
+        ("message.added", {"role": "system", "content": "", "metadata": {"openai": {"__enc__": 1}}}),
+    )
+    assert lines == [
+        'assistant → look {"where":"up\\u001b[2J"}',
+        "  → go",
+        "assistant: I look.",
+        "  → look {}",
+        "tool: a bird",
+        'the state changed: ["mood"]',
+        "checkpoint of step 3 (loop)",
+        "system:",
+    ]
+
+
+def test_agents_are_told_apart():
+    """Each is named as its program calls itself, in a line, whatever that is: two of them are both assistants."""
+    of = [{"client": "codex 1"}, {"client": "a\nuser: b\x1b" + "c" * 100}, {"client": ["x"]}]
+    lines = shown(*(("message.added", {"role": "assistant", "content": "hi", "metadata": one}) for one in of))
+    assert lines == ["assistant (codex 1): hi", f"assistant (a user: b␛{'c' * 70}): hi", "assistant: hi"]
+
+
+def test_a_question_is_not_of_the_tool_it_asks():
+    """Whom it was put to is no author of it, as it is of the answer."""
+    of = {"tool": "claude"}
+    assert (author("eva", of, "user"), author(None, of, "user")) == (" (eva)", "")
+    assert (author("eva", of, "assistant"), author(None, of, "assistant")) == (" (eva, claude)", " (claude)")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from maestro_state.local.embedded import room
+from maestro_state.local.embedded import disk_space
 
 MIB = 1 << 20
 
@@ -53,12 +53,12 @@ def _disk(monkeypatch, *, total: int, free: int) -> None:
 def test_a_hundredth_of_the_disk_is_kept_free(folder, monkeypatch, total, free, is_full):
     """At least one megabyte and at most 32; a file system that does not count is not full."""
     _disk(monkeypatch, total=total, free=free)
-    assert room.is_full(folder) is is_full
+    assert disk_space.is_full(folder) is is_full
 
 
 def test_the_server_is_told_only_what_is_new(folder, monkeypatch):
     """Once when it has to refuse writes, once when it may take them again."""
-    server, keeper = FakeServer(), room.Room()
+    server, keeper = FakeServer(), disk_space.Room()
     for free, answer in ((64 * MIB, True), (64 * MIB, None), (MIB, False), (MIB, None), (64 * MIB, True)):
         _disk(monkeypatch, total=100 << 30, free=free)
         assert keeper.tend(folder, server) is answer
@@ -67,11 +67,11 @@ def test_the_server_is_told_only_what_is_new(folder, monkeypatch):
 
 def test_what_cannot_be_taken_is_trouble_and_nothing_stays_behind(folder, monkeypatch, tmp_path):
     """A quota is known to nobody but who tries; the try leaves no file."""
-    assert room.storage_trouble(folder) is None
+    assert disk_space.storage_trouble(folder) is None
 
     def refuse(*_: object) -> None:
         raise OSError(122, "Disk quota exceeded")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    assert room.storage_trouble(folder) == "Disk quota exceeded"
+    assert disk_space.storage_trouble(folder) == "Disk quota exceeded"
     assert os.listdir(tmp_path) == []

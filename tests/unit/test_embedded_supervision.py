@@ -8,7 +8,7 @@ import pytest
 from maestro_workers.pool.children import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_AFTER_S
 from maestro_workers.stack.services import Keeper
 
-from maestro_state.local.embedded.answering import read_info
+from maestro_state.local.embedded.probe import read_info
 from maestro_state.local.embedded.server import last_reason
 
 

@@ -16,3 +16,12 @@ def test_the_stacks_own_worker_gets_the_time_to_start(address: str | None, due: 
     assert [screen.is_overdue(seconds) for seconds in (1.0, 10.0, 100.0)] == due
     screen.take(SimpleNamespace(type="run.claimed"), quiet=True)
     assert not screen.is_overdue(100.0)
+
+
+@pytest.mark.parametrize(("address", "hint"), [(None, "(maestro doctor)"), ("redis://team", "(maestro worker)")])
+def test_what_to_do_where_no_worker_is(address: str | None, hint: str, capsys: pytest.CaptureFixture[str]):
+    """A worker is started by hand for a team's server; a stack of one's own brings it, or doctor says why not."""
+    runs = SimpleNamespace(workers=list)
+    app = SimpleNamespace(maestro=SimpleNamespace(settings=SimpleNamespace(redis_url=address), runs=runs))
+    _Screen(app, SimpleNamespace(id="0001", tool="echo"))._warn_if_alone()
+    assert capsys.readouterr().err.rstrip().endswith(hint)

@@ -87,6 +87,19 @@ def test_a_late_sweeper_is_told(swept_at, status):
     assert health.judge_sweeper(swept_at, 10_000_000, 60_000).status == status
 
 
+@pytest.mark.parametrize(
+    ("off_s", "said"),
+    [(0, None), (9, None), (-9, None), (11, "11 s ahead of"), (-185, "3 min behind"), (7300, "2 h ahead of"),
+     (-200_000, "2 d behind")],
+)  # fmt: skip
+def test_a_machine_whose_clock_is_off_is_told(off_s, said):
+    """Runs take their turn, and budgets have their day, by the clock of whoever asks or works."""
+    found = health.judge_clock(1_800_000_000_000 + off_s * 1000, 1_800_000_000_000)
+    assert found.status == ("warn" if said else "ok")
+    assert said is None or f"this machine is {said} the server" in found.detail
+    assert bool(found.fix) == bool(said)
+
+
 def test_missing_workers_are_told():
     """Runs wait while nobody listens."""
     assert [health.judge_workers(count).status for count in (0, 2)] == ["warn", "ok"]

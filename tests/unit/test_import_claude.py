@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from maestro_state import AsyncMaestro, Maestro
 from maestro_state._sync.archived import Archived
+from maestro_state.clock import from_iso
 from maestro_state.errors import InvalidValue, PathNotFound
+from maestro_state.histories import claude
+from maestro_state.histories.claude_lines import Line
 from tests.support.histories import CLAUDE_ID, ClaudeHistory, archived, json_lines, said, stamp, two_turns
 
 CONVERSATION = [
@@ -38,6 +42,18 @@ def maestro(project: Path, tmp_path: Path):
         yield one
 
 
+def test_a_run_ends_with_its_answer(maestro: Maestro, project: Path, tmp_path: Path):
+    """Not when somebody asks the next thing, however long that takes."""
+    history = ClaudeHistory(tmp_path / "c", str(project)).ask("why?").answer("so", answer="msg-1")
+    history.rows[-1]["message"]["stop_reason"] = "end_turn"
+    history.ask("and then?").rows[-1]["timestamp"] = stamp(600)
+    history.answer("nothing", answer="msg-2").rows[-1]["timestamp"] = stamp(601)
+    history.write()
+    (row,) = maestro.histories.import_("claude").imported
+    runs = archived(maestro, row.session_id).runs()
+    assert [from_iso(one.finished_at) for one in runs] == [from_iso(stamp(2)), from_iso(stamp(601))]
+
+
 def test_a_conversation_becomes_an_archived_session(maestro: Maestro, project: Path, tmp_path: Path):
     """Messages, a run a turn, tokens each answer once, its own times; the archive verifies."""
     two_turns(tmp_path / "c", str(project)).write()
@@ -51,7 +67,8 @@ def test_a_conversation_becomes_an_archived_session(maestro: Maestro, project: P
     assert (record.state, record.created_at) == ("finalizada", "2026-11-02T10:00:01.500+00:00")
     assert record.project_context["import"]["external_id"] == CLAUDE_ID
     first, second = one.runs()
-    assert (first.status, first.usage.tokens_input, first.usage.tokens_output) == ("success", 20, 8)
+    assert (first.status, first.usage.tokens_input, first.usage.tokens_output) == ("success", 30, 8)
+    assert (first.usage.tokens_cache_read, first.usage.tokens_cache_write) == (6, 4)
     assert (second.usage.model, second.usage.tool_session) == ("claude-x", CLAUDE_ID)
     assert b"".join(one.output("0001")) == b"the cookie is stale"
     assert one.prompt("0002") == b"fix it"
@@ -82,6 +99,18 @@ def test_again_is_nothing_and_more_is_only_the_new(maestro: Maestro, project: Pa
     assert [one.type for one in after.events()].count("session.finalized") == 1
     assert after.manifest().generation == generation + 1
     assert maestro.archive.verify_all().ok
+
+
+def test_the_tool_s_files_are_as_they_were(maestro: Maestro, project: Path, tmp_path: Path):
+    """Not a byte, not a time: also when they were read last is the tool's."""
+    path = two_turns(tmp_path / "c", str(project)).write()
+    content = path.read_bytes()
+    os.utime(path, ns=(1_000_000_000, 2_000_000_000_000_000_000))
+    before = path.stat()
+    assert len(maestro.histories.import_("claude").imported) == 1
+    after = path.stat()
+    assert (after.st_atime_ns, after.st_mtime_ns) == (before.st_atime_ns, before.st_mtime_ns)
+    assert path.read_bytes() == content
 
 
 def test_an_answer_cut_in_the_middle_is_completed(maestro: Maestro, project: Path, tmp_path: Path):
@@ -152,6 +181,34 @@ def test_sub_agents_among_the_lines_of_earlier_versions(maestro: Maestro, projec
     assert said(maestro, row.children[0]) == [("user", "count"), ("assistant", "two")]
 
 
+def test_many_sub_agents_among_the_lines_are_each_read_by_themselves(
+    maestro: Maestro, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Lines are read a few times in all, not all of them once more for each chain; chains may be mixed."""
+    history = two_turns(tmp_path / "c", str(project))
+    for part, kind in enumerate(("user", "assistant")):
+        for number in range(40):
+            message = {"id": f"side-{number}", "role": kind, "model": "claude-x", "content": f"{kind} {number}"}
+            history.rows.append({"type": kind, "isSidechain": True, "uuid": f"s-{number}-{part}", "message": message,
+                                 "parentUuid": f"s-{number}-0" if part else None, "timestamp": stamp(50),
+                                 "cwd": str(project)})  # fmt: skip
+    path = history.write()
+    path.write_text(path.read_text().replace("\n", "\n\n"))  # blank lines are no lines
+    read = []
+    decode = claude.read_line
+
+    def counted(line: bytes) -> Line:
+        read.append(line)
+        return decode(line)
+
+    monkeypatch.setattr(claude, "read_line", counted)
+    (row,) = maestro.histories.import_("claude").imported
+    assert said(maestro, row.session_id) == CONVERSATION
+    children = [said(maestro, one) for one in row.children]
+    assert children == [[("user", f"user {n}"), ("assistant", f"assistant {n}")] for n in range(40)]
+    assert len(read) < 5 * len(history.rows), "each chain costs a pass over the file"
+
+
 def test_damage_is_said_and_stops_nothing(maestro: Maestro, project: Path, tmp_path: Path):
     """Broken lines are counted and named, a torn end is passed over, every other conversation is read."""
     other = "0c0c0c0c-0000-4000-8000-000000000003"
@@ -179,12 +236,40 @@ def test_only_this_project_unless_told(maestro: Maestro, project: Path, tmp_path
     assert len(maestro.histories.import_("claude", any_project=True).imported) == 2
 
 
+def test_a_project_that_is_reached_through_a_link(maestro: Maestro, project: Path, tmp_path: Path):
+    """A conversation that was held in a folder of it, by whichever name; a folder that is no path is none of it."""
+    (project / "src").mkdir()
+    (tmp_path / "short").symlink_to(project)
+    two_turns(tmp_path / "c", str(tmp_path / "short" / "src")).write()
+    for number, odd in enumerate((".", "", f"{project}\0", f"{tmp_path}/short\0", "../shop")):
+        history = two_turns(tmp_path / "c", "/elsewhere", f"0d0d0d0d-0000-4000-8000-00000000000{number}")
+        history.rows = [row | {"cwd": odd} for row in history.rows]
+        history.write()
+    report = maestro.histories.import_("claude")
+    assert ([one.external_id for one in report.imported], report.left_out) == ([CLAUDE_ID], 5)
+
+
 def test_a_trial_run_writes_nothing(maestro: Maestro, project: Path, tmp_path: Path):
     """With dry_run all is told, and no file is made."""
     two_turns(tmp_path / "c", str(project)).write()
     report = maestro.histories.import_("claude", dry_run=True)
     assert [(one.status, one.messages) for one in report.imported] == [("new", 8)]
     assert not list((project / ".maestro").rglob("*.json*"))
+
+
+def test_what_was_typed_while_a_tool_was_called(maestro: Maestro, project: Path, tmp_path: Path):
+    """It comes in one line with the tool's result, and is said once; what Claude Code adds for the model is not."""
+    history = two_turns(tmp_path / "c", str(project))
+    for number, text in ((3, "use the new key"), (7, "<system-reminder>be brief</system-reminder>")):
+        history.rows[number]["message"]["content"].append({"type": "text", "text": text})
+    history.write()
+    (row,) = maestro.histories.import_("claude").imported
+    assert said(maestro, row.session_id) == [*CONVERSATION[:3], ("user", "use the new key"), *CONVERSATION[3:]]
+    assert (row.messages, row.runs) == (9, 2)
+    history.ask("thanks").answer("welcome", answer="msg-5").write()
+    (again,) = maestro.histories.import_("claude").imported
+    assert again.status == "updated"
+    assert len(said(maestro, row.session_id)) == 11
 
 
 def test_interrupted_turns_and_commands(maestro: Maestro, project: Path, tmp_path: Path):
@@ -200,6 +285,22 @@ def test_interrupted_turns_and_commands(maestro: Maestro, project: Path, tmp_pat
         ("error", "the history ends before an answer"),
     ]
     assert ("user", "/clear") in said(maestro, row.session_id)
+
+
+@pytest.mark.parametrize(("is_answered", "name"), [(False, "why"), (True, "review")])
+def test_a_command_names_a_session_if_it_is_answered(
+    maestro: Maestro, project: Path, tmp_path: Path, is_answered: bool, name: str
+):
+    """What begins every conversation after another is no name for any."""
+    command = (
+        "<command-name>/review</command-name><command-message>review</command-message><command-args></command-args>"
+    )
+    history = ClaudeHistory(tmp_path / "c", str(project)).ask(command)
+    if is_answered:
+        history.answer("all well", answer="msg-0")
+    history.ask("why?").answer("so", answer="msg-1").write()
+    (row,) = maestro.histories.import_("claude").imported
+    assert row.session_id.startswith(f"{name}--")
 
 
 def test_a_deleted_session_is_imported_again(maestro: Maestro, project: Path, tmp_path: Path):
@@ -230,3 +331,16 @@ async def test_the_same_awaited(project: Path, tmp_path: Path):
     async with AsyncMaestro(project, environment=environment) as maestro:
         (row,) = (await maestro.histories.import_("claude")).imported
         assert (row.status, row.messages) == ("new", 8)
+
+
+def test_a_first_turn_whose_lines_come_in_any_order(maestro: Maestro, tmp_path: Path):
+    """Claude Code writes an interactive conversation's first answer before its question: each follows its parent."""
+    history = two_turns(tmp_path / "claude", maestro.project.path)
+    in_order = history.rows
+    history.rows = [in_order[1], in_order[2], in_order[0], *in_order[3:]]
+    report = maestro.histories.import_("claude", [history.write()])
+    assert said(maestro, report.imported[0].session_id)[:2] == [
+        ("user", "why does the login fail?"),
+        ("assistant", "let me see"),
+    ]
+    assert report.imported[0].runs == 2

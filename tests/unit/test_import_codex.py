@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,15 @@ def test_turns_without_ids_of_earlier_versions(maestro: Maestro, tmp_path: Path)
     (again,) = maestro.histories.import_("codex").imported
     assert (row.session_id, again.status, again.runs) == (again.session_id, "updated", 2)
     assert len(said(maestro, row.session_id)) == 5
+
+
+def test_a_compressed_history_without_what_unpacks_it(
+    maestro: Maestro, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It is named with what is missing, and stops no other."""
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    path = write(tmp_path, codex_rows(maestro.project.path))
+    path.with_name("rollout-2026-11-02T11-00-00-x.jsonl.zst").write_bytes(b"(\xb5/\xfd")
+    report = maestro.histories.import_("codex")
+    assert len(report.imported) == 1
+    assert "pip install zstandard" in report.errors[0].reason

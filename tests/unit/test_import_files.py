@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -66,6 +67,7 @@ def test_an_exported_document_comes_back_whole(origin: Maestro, other: Maestro, 
     path = exported(origin, session_id, "json", tmp_path / "one.json")
     (row,) = other.histories.import_files([path]).imported
     assert (row.session_id, row.status, row.messages, row.runs) == (session_id, "new", 8, 2)
+    assert (row.tokens.input, row.tokens.cache_read, row.tokens.cache_write, row.tokens.output) == (40, 12, 8, 16)
     assert told(other, session_id) == told(origin, session_id)
     assert b"".join(archived(other, session_id).output("0002")) == b"fixed"
     assert archived(other, session_id).prompt("0001") == b"why does the login fail?"
@@ -83,6 +85,14 @@ def test_a_page_comes_back_as_its_conversation(origin: Maestro, other: Maestro, 
     assert [one.timestamp for one in archived(other, session_id).messages()] == times
     assert archived(other, session_id).record().project_context["import"]["source"] == "page"
     assert other.archive.verify_all().ok
+
+
+@pytest.mark.parametrize("ending", ["json", "md", "zip"])
+def test_a_pipe_is_not_waited_for(other: Maestro, tmp_path: Path, ending: str):
+    """Nobody writes to it."""
+    os.mkfifo(tmp_path / f"one.{ending}")
+    report = other.histories.import_files([tmp_path / f"one.{ending}"])
+    assert [one.reason for one in report.errors] == ["is not a file"]
 
 
 def test_a_zipped_archive_comes_back(origin: Maestro, other: Maestro, session_id: str, tmp_path: Path):
@@ -122,11 +132,12 @@ def test_a_zip_that_lies_is_refused_and_leaves_nothing(
     good = zipped(origin, session_id, tmp_path / "one.zip")
     with zipfile.ZipFile(good) as file:
         parts = {one.filename: file.read(one) for one in file.infolist()}
-    session = f"{session_id}/session.json"
+    session, manifest = f"{session_id}/session.json", f"{session_id}/manifest.json"
     lies = {
         "changed": parts | {session: parts[session].replace(b"finalizada", b"finalizadA")},
         "missing": {name: one for name, one in parts.items() if name != session},
         "bomb": parts | {session: b" " * (64 << 20)},
+        "bomb of a manifest": parts | {manifest: b" " * (32 << 20) + parts[manifest]},
         "bare": {"readme.txt": b"hello"},
     }
     for name, contents in lies.items():
@@ -153,6 +164,18 @@ def test_what_is_no_export_is_named(other: Maestro, tmp_path: Path):
     with pytest.raises(InvalidValue):
         other.histories.import_files([tmp_path])
     assert not other.places.own.ids()
+
+
+def test_an_event_of_another_form_stays_what_it_is(origin: Maestro, other: Maestro, session_id: str, tmp_path: Path):
+    """A document may come from anybody: what an event tells is kept, whatever it is."""
+    path = exported(origin, session_id, "json", tmp_path / "one.json")
+    document = json.loads(path.read_text())
+    (event, *_) = [one for one in document["events"] if one["type"] == "run.finished"]
+    event["data"]["run"] = {"odd": []}
+    path.write_text(json.dumps(document))
+    assert [one.status for one in other.histories.import_files([path]).imported] == ["new"]
+    assert event["data"] in [one.data for one in archived(other, session_id).events()]
+    assert other.archive.verify_all().ok
 
 
 def test_a_trial_run_takes_nothing_back(origin: Maestro, other: Maestro, session_id: str, tmp_path: Path):

@@ -13,17 +13,25 @@ from typing import Any
 import pytest
 
 from maestro_state import Maestro
+from maestro_state.clock import from_iso
+from maestro_state.histories.readers import reader_of
+from maestro_state.local.embedded import is_starting, stop, supervisor_alive
 from maestro_state.models.imports import Imported
 from tests.support.databases import llm, opencode
 from tests.support.histories import archived, json_lines, said, stamp
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def maestro(tmp_path: Path):
-    (tmp_path / "shop" / ".maestro").mkdir(parents=True)
+    shop = tmp_path / "shop"
+    (shop / ".maestro").mkdir(parents=True)
     environment = {"HOME": str(tmp_path), "LLM_USER_PATH": str(tmp_path / "llm")}
-    with Maestro(tmp_path / "shop", environment=environment) as one:
+    with Maestro(shop, environment=environment) as one:
         yield one
+    # Reading what was imported asks the server first, and a supervisor that is on its way hears no stop.
+    wait_until(lambda: supervisor_alive(shop) or not is_starting(shop), "the supervisor is on its way")
+    stop(shop)
 
 
 def imported(maestro: Maestro, tool: str, **more: Any) -> Imported:
@@ -86,6 +94,66 @@ def test_gemini_after_everything_was_replaced(maestro: Maestro, tmp_path: Path):
     again = imported(maestro, "gemini")
     assert (again.session_id, again.status, again.messages, again.runs) == (first.session_id, "updated", 5, 2)
     assert again.tokens.input == 80
+
+
+def test_gemini_that_has_a_file_a_start_is_one_conversation(maestro: Maestro, tmp_path: Path):
+    """Going on may begin another file: what both have is there once, and told in one row."""
+    first = gemini(tmp_path, maestro.project.path, gemini_rows())
+    more = {"id": "m6", "timestamp": stamp(8), "type": "user", "content": "and the rest"}
+    header = first.read_text().splitlines(keepends=True)[0]
+    first.with_name("session-2026-11-02T10-01-aaaa.jsonl").write_text(header + json_lines([*gemini_rows()[1:2], more]))
+    row = imported(maestro, "gemini")
+    assert (row.status, row.messages, row.runs) == ("new", 7, 4)
+    again = imported(maestro, "gemini")
+    assert (again.session_id, again.status, again.messages) == (row.session_id, "unchanged", 7)
+
+
+def test_gemini_without_the_head_of_its_history(maestro: Maestro, tmp_path: Path):
+    """Another gemini that starts takes a history away in which nothing was said: it begins anew without its id."""
+    session = "2e19c538-70eb-4f35-8424-a756998a4c82"
+    folder = tmp_path / ".gemini" / "tmp" / "shop" / "chats"
+    folder.mkdir(parents=True)
+    (folder.parent / ".project_root").write_text(maestro.project.path)
+    (folder / "session-2026-11-02T10-00-2e19c538.jsonl").write_text(json_lines(gemini_rows()[1:]))
+    asked = [{"sessionId": one, "messageId": 0, "type": "user", "message": "write a.py"}
+             for one in ("2e19c538", session, "5bca6649-43be-415d-adfb-b822b262ec0e")]  # fmt: skip
+    (folder.parent / "logs.json").write_text(json.dumps(asked))
+    assert imported(maestro, "gemini").external_id == session
+    (folder.parent / "logs.json").write_text("{damaged")
+    found = reader_of("gemini").conversations(next(reader_of("gemini").files(str(folder))))
+    assert [one.external_id for one in found] == ["session-2026-11-02T10-00-2e19c538"]
+
+
+def test_gemini_that_was_interrupted(maestro: Maestro, tmp_path: Path):
+    """It notes that for the person who pressed the key; other such notes end nothing."""
+    rows = [
+        *gemini_rows(),
+        {"id": "m6", "timestamp": stamp(8), "type": "user", "content": "and the rest"},
+        {"id": "m7", "timestamp": stamp(9), "type": "info", "content": "Tip: press ? for help"},
+    ]
+    gemini(tmp_path, maestro.project.path, rows)
+    first = imported(maestro, "gemini")
+    assert archived(maestro, first.session_id).runs()[-1].status == "error"  # the control: nobody answered
+    rows.append({"id": "m8", "timestamp": stamp(10), "type": "info", "content": "Request cancelled."})
+    gemini(tmp_path, maestro.project.path, rows)
+    again = imported(maestro, "gemini")
+    assert (again.status, again.messages) == ("updated", first.messages)
+    assert archived(maestro, again.session_id).runs()[-1].status == "canceled"
+
+
+def test_gemini_that_was_resumed(maestro: Maestro, tmp_path: Path):
+    """Going on tells all of it again, at the time of that and without its tokens: each keeps what it was."""
+    rows = gemini_rows()
+    again = [{"id": row["id"], "type": row["type"], "content": [{"text": row["content"]}], "timestamp": stamp(60)}
+             for row in (rows[3], rows[8])]  # fmt: skip
+    asked = {"id": "m1", "type": "user", "content": [{"text": "write a.py"}], "timestamp": stamp(60)}
+    header = {"sessionId": "gem-1", "startTime": stamp(60), "kind": "main"}
+    gemini(tmp_path, maestro.project.path, [*rows, header, {"$set": {"messages": [asked, *again]}}])
+    row = imported(maestro, "gemini")
+    assert (row.tokens.input, row.tokens.output, row.messages, row.runs) == (80, 24, 6, 3)
+    runs = maestro.runs.list(row.session_id)
+    assert [from_iso(one.started_at) for one in runs] == [from_iso(stamp(at)) for at in (2, 5, 6)]
+    assert {one.usage.model for one in runs if one.status == "success"} == {"gemini-x"}
 
 
 def qwen_rows(cwd: str) -> list[dict[str, Any]]:

@@ -9,8 +9,18 @@ import pytest
 
 from maestro_state.errors import InvalidValue
 from maestro_state.mcp import arguments as given
-from maestro_state.mcp import texts
-from maestro_state.mcp.answers import OUTPUT_MAX, Tail, clip, source_of
+from maestro_state.mcp import descriptions
+from maestro_state.mcp.answers import (
+    MESSAGES_MAX,
+    OUTPUT_MAX,
+    TEXT_MAX,
+    Tail,
+    bounded,
+    clip,
+    message_documents,
+    source_of,
+)
+from maestro_state.models.message import Message
 
 
 @pytest.mark.parametrize(
@@ -43,8 +53,8 @@ def test_arguments_are_taken_as_models_write_them():
 
 def test_descriptions_are_short():
     """Every word is read by every model at every start."""
-    assert all(len(text) <= 300 for text in texts.DESCRIPTIONS.values())
-    assert len(texts.INSTRUCTIONS) <= 1000
+    assert all(len(text) <= 300 for text in descriptions.DESCRIPTIONS.values())
+    assert len(descriptions.INSTRUCTIONS) <= 1000
 
 
 def test_the_end_of_an_output_is_whole_characters():
@@ -64,6 +74,27 @@ def test_long_texts_keep_their_ends():
     assert clip("short", 100) == "short"
 
 
+def test_many_long_messages_fit_together():
+    """Each is cut the shorter the more of them there are; short ones stay whole, and so does one alone."""
+    long, short = "x" * TEXT_MAX, "short"
+    said = [Message(id=f"{n}-0", role="user", content=one) for n, one in enumerate([long, short] * 50)]
+    texts = [one["content"] for one in message_documents(said, "ana")]
+    assert sum(map(len, texts)) < MESSAGES_MAX + 50 * len("\n[… 16000 characters left out …]\n")
+    assert texts[1::2] == [short] * 50
+    assert "left out" in texts[0]
+    assert message_documents(said[:1], "ana")[0]["content"] == long
+
+
+def test_what_is_said_with_a_message_is_bounded_too():
+    """A framework's own item may be of any size; who wrote the message is said all the same."""
+    item = {"tool": "codex", "item": ["y" * 100_000]}
+    (document,) = message_documents([Message(id="1-0", role="user", content="x", metadata=item)], "ana")
+    assert "left out" in document["metadata"]
+    assert len(document["metadata"]) < 5000
+    assert document["source"] == {"user": "ana", "tool": "codex"}
+    assert bounded({"small": [1]}, 20) == {"small": [1]}
+
+
 def test_who_wrote_a_text():
     """Person, tool, run and client, as far as they are known."""
     assert source_of("ana", {"run": "0001", "tool": "codex", "other": 1}) == {
@@ -81,7 +112,7 @@ WITHOUT = (
 
 
 def test_without_the_extra_it_is_named():
-    """The library says which extra is missing; the command leaves with 2 and the same words."""
+    """The library says which extra is missing; the command exits with 2 and the same words."""
     code = (
         WITHOUT + "from maestro_state.mcp import build_server\ntry: build_server()\nexcept ImportError as e: print(e)"
     )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro_state.errors import InvalidName
-from maestro_state.models.names import is_reference, is_session_id, session_slug
+from maestro_state.errors import InvalidName, SessionNotFound
+from maestro_state.models.names import is_reference, is_session_id, pick, session_slug
 
 
 @given(st.text(max_size=40))
@@ -48,3 +48,21 @@ def test_a_slug_is_safe_and_its_own_slug(name: str):
 def test_another_form_is_no_id(text: str):
     """Two spellings never mean one session, and no path is an id."""
     assert not is_session_id(text)
+
+
+@pytest.mark.parametrize(
+    ("ref", "meant"),
+    [
+        ("fix", "fix-login--abc123 or fix-logout--abc124"),
+        ("Fix-Logi", "fix-login--abc123"),
+        ("fxi-login", "fix-login--abc123 or fix-logout--abc124"),
+        ("修复", "修复登录--abc125"),
+        ("deploy", None),
+        ("", None),
+    ],
+)
+def test_what_may_be_meant_is_named(ref: str, meant: str | None):
+    """A name that is cut short or mistyped leads to whole ids, which can be copied; one like no other to none."""
+    with pytest.raises(SessionNotFound) as error:
+        pick(ref, ["fix-login--abc123", "fix-logout--abc124", "修复登录--abc125"])
+    assert str(error.value) == f"no session '{ref}'" + (f"; did you mean {meant}?" if meant else "")

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 from maestro_cli import output
-from maestro_cli.commands import COMMANDS
+from maestro_cli.command_table import COMMANDS
 from maestro_cli.screen import first_screen
 
-from maestro_state.vocabulary import SessionState
+from maestro_state.vocabulary import STATE_MEANINGS, SessionState
 
 HOSTILE = "\x1b]0;owned\x07 red\x1b[31m \u202egnp"
 
@@ -85,9 +85,22 @@ def test_our_own_colours_pass_and_others_do_not(capsys, monkeypatch):
 
 def test_a_state_is_shown_with_its_meaning():
     """All six words say what they mean; a word nobody knows stands for itself."""
-    assert set(output.STATE_MEANINGS) == {str(state) for state in SessionState}
+    assert set(STATE_MEANINGS) == {str(state) for state in SessionState}
     assert output.session_state("com_saida") == "com_saida · has output"
     assert output.session_state("?") == "?"
+
+
+@pytest.mark.parametrize(("rows", "last"), [("24", True), ("60", False)])
+def test_the_first_steps_stay_in_sight(rows: str, last: bool, monkeypatch):
+    """A terminal that cannot hold the screen shows its end: there they are; the same lines, in another order."""
+    long = list(first_screen.lines(COMMANDS))
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("LINES", rows)
+    shown = list(first_screen.lines(COMMANDS))
+    assert sorted(shown) == sorted(long)
+    assert (shown.index("First steps") > len(shown) - 8) is last
+    assert (shown == long) is not last
 
 
 def test_the_first_screen_fits_and_names_every_command():
@@ -119,3 +132,24 @@ def test_an_error_is_one_line_in_a_pipe_and_broken_between_words_on_a_terminal(c
     assert " ".join(shown.split()) == " ".join(whole.split())
     output.error_line("code", "short", hint, as_json=False)
     assert capsys.readouterr().err == f"maestro: short → {hint}\n"
+
+
+@pytest.mark.parametrize("columns", [80, 30, 12])
+def test_a_bar_fills_and_fits(capsys, monkeypatch, columns):
+    """It is drawn in place, empty at first and full at the end, and never wider than the terminal; not for a pipe."""
+    bar = output.Progress("importing", at_least=20, unit="MiB")
+    bar.update(10, 200)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for done in (0, 100, 200):
+        bar.update(done, 200)
+    bar.done()
+    _, empty, half, full = capsys.readouterr().err.split("\r")
+    assert full == full.rstrip("\n") + "\n"
+    assert [line.split()[-4:] for line in (empty, half, full)] == [[n, "of", "200", "MiB"] for n in ("0", "100", "200")]
+    if columns > 12:
+        assert "█" not in empty
+        assert half.count("█") == half.count("░") > 0
+        assert "░" not in full
+        assert max(map(len, (empty, half, full.rstrip()))) < columns

@@ -20,7 +20,7 @@ def project(tmp_path: Path) -> Project:
     found = Project(str(tmp_path))
     found.set_active("fix-login--abc123")
     for name in ("sessions/fix-login--abc123/runs/0001/prompt.txt", "sessions/.staging/x", "server/data", "logs/a.log",
-                 "trash/y", "config/settings.toml"):  # fmt: skip
+                 "trash/y", "config/settings.toml", "config/.tools.lock"):  # fmt: skip
         path = tmp_path / ".maestro" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")

@@ -14,7 +14,8 @@ USAGE = Usage(model="claude-opus-4-1-20250805", tokens_input=123_456, tokens_out
 TIMES = {"started_at": "2026-11-16T05:45:08.000Z", "finished_at": "2026-11-16T05:57:20.400Z"}
 FOUND = [
     run_of("0001", status="success", usage=USAGE, prompt_preview="explain the login " * 4, user="ana", **TIMES),
-    run_of("0002", tool="./lint.sh --with many options", status="canceled", error="a reason " * 20, **TIMES),
+    run_of("0002", tool="./lint.sh --with many options", status="canceled",
+           error="canceled while it ran: " + "a reason " * 20, **TIMES),
     run_of("0003", status="success", usage=USAGE, continues="0001", prompt_preview="and the tests?", user="ana",
            terminal="pts/3", output_ref=OutputRef("output.txt", 9, "", "2026-10-01T00:00:00.000Z"), **TIMES),
 ]  # fmt: skip
@@ -38,7 +39,7 @@ def listed(monkeypatch, capsys):
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("NO_COLOR", "1")
         app = App(None, None)
-        monkeypatch.setattr(app, "_maestro", _Maestro())
+        monkeypatch.setitem(app.__dict__, "maestro", _Maestro())
         runs.main(args=[], obj=app, standalone_mode=False)
         return capsys.readouterr().out.splitlines()
 
@@ -56,7 +57,7 @@ def test_nothing_wraps(listed, columns):
     assert "↳0001 and the tests?" in rows[2]
     assert ("claude-opus-4-1…" in rows[0]) == (columns >= 110)
     assert ("ana@pts/3" in rows[2]) == (columns >= 110)
-    assert rows[3].startswith("0002 canceled: a reason")
+    assert rows[3].startswith("0002 canceled while it ran: a reason")
     assert rows[4] == "removed by cleanup, last on 2026-10-01: 0003"
 
 
@@ -65,5 +66,5 @@ def test_a_pipe_gets_everything(listed):
     rows = [line.split("\t") for line in listed(None)]
     assert [len(row) for row in rows] == [10, 10, 10]
     assert rows[1][1] == "./lint.sh --with many options"
-    assert rows[1][-1] == "a reason " * 20
+    assert rows[1][-1] == "canceled while it ran: " + "a reason " * 20
     assert rows[2][-1] == "removed by cleanup on 2026-10-01"

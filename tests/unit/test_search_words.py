@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from maestro_state.errors import InvalidValue
 from maestro_state.local.project import Project
-from maestro_state.search.asking import Question, ask
 from maestro_state.search.opening import open_store
+from maestro_state.search.query import Question, ask
 from maestro_state.search.snippets import snippet
 from maestro_state.search.store import Entry, Store
 from maestro_state.search.words import QUERY_MAX, TERMS_MAX, split, terms
@@ -40,6 +40,7 @@ TEXTS = (
     "cookie is lost after the login page",
     "STRASSE und Straße",
     "quotes \" and ' and -- and ) OR ( NEAR",
+    "die Größe der Straße, in hauptStraße",
 )
 
 
@@ -75,7 +76,13 @@ def found(store: Store, query: str) -> list[int]:
         ("école décomposée", [4]),
         ("ecole", [4]),
         ("登录", [5]),
-        ("strasse", [7]),
+        ("strasse", [7, 9]),
+        ("STRASSE", [7, 9]),
+        ("Straße", [7, 9]),
+        ("GRÖSSE", [9]),
+        ("gross*", [9]),
+        ("haupt", [9]),
+        ('"hauptstrasse"', [9]),
         ("“cookie is lost”", [6]),
         ("login -page", [6]),
         ("OR", [8]),
@@ -136,10 +143,29 @@ def test_a_snippet_marks_what_was_found():
     assert far.endswith("«needle» in it")
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "wanted"),
+    [
+        ("or zebra", "words of a zebra or two", "words of a «zebra or» two"),
+        ("a b", "data between a and b", "data between «a» and «b»"),
+        ("login", "relogins, then fixLogin and login_cookie", "relogins, then «fixLogin» and «login_cookie»"),
+        ("log*", "catalogue of logins", "catalogue of «logins»"),
+        ("修", "再修复", "«再修复»"),
+        ("http", "LoginHTTPServer, xhttpx", "«LoginHTTPServer», xhttpx"),
+        ("GRÖSSE strasse", "die Größe der Straße", "die «Größe» der «Straße»"),
+        ("straße", "STRASSE, session", "«STRASSE», session"),
+    ],
+)
+def test_only_words_that_were_found_are_marked(query: str, text: str, wanted: str):
+    """Not every place where their letters are."""
+    assert snippet(text, terms(query)) == wanted
+
+
 def test_only_joined_names_are_split():
     """A text without any costs nothing more."""
     assert split("plain words, snake_case and dots.in.it") is None
     assert split("camelCase and HTTPServer2Go") == "camel Case HTTP Server2 Go"
+    assert split("die Größe, hauptStraße") == "Grösse haupt Straße hauptStrasse haupt Strasse"
 
 
 def test_the_cache_is_private_and_ignored(tmp_path: Path):

@@ -134,12 +134,12 @@ def test_time_grows_with_the_length_only(piece: str):
 
 
 def test_the_library_is_loaded_only_for_what_may_hold_one():
-    """Adding plain files must not cost the library's imports; nothing here may connect anywhere."""
+    """Adding a few plain files must not cost any library's imports; nothing here may connect anywhere."""
     program = (
         "def deny(event, arguments): assert not event.startswith('socket.connect')\n"
         "import sys; from maestro_state.secrets import find_secrets\n"
         "assert find_secrets('a.py', b'print(1)\\n') == []\n"
-        "assert 'detect_secrets' not in sys.modules\n"
+        "assert not {'detect_secrets', 'hyperscan'} & set(sys.modules)\n"
         "sys.addaudithook(deny)\n"
         f"assert find_secrets('a.py', {SECRETS['AWS Access Key'].encode()!r})\n"
     )

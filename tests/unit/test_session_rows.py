@@ -8,20 +8,15 @@ import pytest
 from maestro_state.clock import iso
 from maestro_state.mirror.listing import ArchivedSummary
 from maestro_state.models.session import SUMMARY_FIELDS
-from maestro_state.state.calls.index import IndexEntry, Listed, LiveSummary, View, by_activity, list_sessions
-from maestro_state.state.calls.terms import Terms
-from maestro_state.state.keys import Keyspace
+from maestro_state.state.calls.index import IndexEntry, LiveSummary, View, by_activity, list_sessions
 
 NOW, HOUR = 1_794_813_646_734, 3_600_000
 
 
-TERMS = Terms(Keyspace("maestro"), "ada", 10 * HOUR, HOUR, HOUR, 1_000_000)
-
-
 def rows_of(*entries: IndexEntry, active: str | None = None) -> list[LiveSummary]:
     """Return rows as they are read from a reply of the server."""
-    listed: Listed = list_sessions(TERMS, View(NOW, HOUR, active)).read([msgspec.json.encode(e) for e in entries])
-    return listed.rows
+    replies = [[msgspec.json.encode(one) for one in entries], []]
+    return list_sessions(replies, View(NOW, HOUR, active)).rows
 
 
 def entry(name: str, *, quiet_ms: int = 0, state: str = "iniciada", frozen: bool = False) -> IndexEntry:

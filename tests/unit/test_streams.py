@@ -77,12 +77,16 @@ OPENCODE = stream(
 
 RECORDED = {
     "claude": (CLAUDE, "let me läok\n\npong ✓\n", Usage(
-        model="claude-sonnet-4-5", tokens_input=20, tokens_output=7, cost=0.00015375, tool_session="ca7d")),
-    "codex": (CODEX, "pong ✓\n", Usage(tokens_input=120, tokens_output=45, tool_session="01a1")),
+        model="claude-sonnet-4-5", tokens_input=20, tokens_output=7, tokens_cache_read=5, tokens_cache_write=3,
+        cost=0.00015375, tool_session="ca7d")),
+    "codex": (CODEX, "pong ✓\n", Usage(
+        tokens_input=120, tokens_output=45, tokens_cache_read=20, tool_session="01a1")),
     "gemini": (GEMINI, "pong ✓\n", Usage(
-        model="gemini-2.5-flash", tokens_input=50, tokens_output=8, tool_session="g1")),
-    "qwen": (QWEN, "pong ✓\n", Usage(model="qwen3", tokens_input=60, tokens_output=12, tool_session="q1")),
-    "opencode": (OPENCODE, "pong ✓\n", Usage(tokens_input=50, tokens_output=9, cost=0.75, tool_session="ses_1")),
+        model="gemini-2.5-flash", tokens_input=50, tokens_output=8, tokens_cache_read=10, tool_session="g1")),
+    "qwen": (QWEN, "pong ✓\n", Usage(
+        model="qwen3", tokens_input=60, tokens_output=12, tokens_cache_read=8, tool_session="q1")),
+    "opencode": (OPENCODE, "pong ✓\n", Usage(
+        tokens_input=50, tokens_output=9, tokens_cache_read=4, tokens_reasoning=2, cost=0.75, tool_session="ses_1")),
 }  # fmt: skip
 
 
@@ -133,7 +137,7 @@ def test_what_is_not_known_is_passed_over(tool: str):
 
 
 def test_an_api_error_told_as_success_is_an_error():
-    """A call whose only answer is an API error failed, though the tool says success and leaves with 0."""
+    """A call whose only answer is an API error failed, though the tool says success and exits with 0."""
     said = "[API Error: 401 Incorrect API key]"
     data = stream(
         {"type": "assistant", "message": {"content": [{"type": "text", "text": said}]}},
@@ -174,8 +178,8 @@ def test_failures_say_what_the_tool_said(tool: str, data: bytes, exit_code: int 
     assert words in (outcome.error or "")
 
 
-def test_a_success_that_leaves_with_another_code_is_an_error():
-    """The terminal event alone is not enough when the tool itself leaves with an error."""
+def test_a_success_that_exits_with_another_code_is_an_error():
+    """The terminal event alone is not enough when the tool itself exits with an error."""
     assert read("claude", CLAUDE, 1, b"crashed at exit\n")[1].error == "claude ended with exit code 1: crashed at exit"
 
 

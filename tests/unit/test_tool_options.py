@@ -61,6 +61,8 @@ def test_every_agent_has_every_mode_and_says_what_it_allows(tool: str):
         ("claude", ToolOptions(model="a\nb"), "not the name of a model"),
         ("claude", ToolOptions(arguments=["--output-format", "text"]), "for Maestro to say"),
         ("gemini", ToolOptions(arguments=["--output-format=json"]), "for Maestro to say"),
+        ("gemini", ToolOptions(arguments=["--outputFormat", "text"]), "for Maestro to say"),
+        ("opencode", ToolOptions(arguments=["--no-format"]), "for Maestro to say"),
         ("claude", ToolOptions(arguments=["a\0b"]), "NUL"),
         ("claude", ToolOptions(arguments=["x" * 5000]), "at most"),
     ],
@@ -69,6 +71,12 @@ def test_what_a_tool_has_not_is_refused_before_it_is_called(tool: str, options: 
     """The refusal names the tool and what it lacks."""
     with pytest.raises(InvalidValue, match=words):
         check_options(resolve(tool), options)
+
+
+def test_what_only_looks_like_a_flag_of_maestros_is_handed_on():
+    """A word without dashes, and a flag that another tool has."""
+    options = ToolOptions(arguments=["format", "--title", "output-format", "--output-format-of-mine"])
+    check_options(resolve("opencode"), options)
 
 
 def test_llm_reads_always():

@@ -179,3 +179,12 @@ def test_project_without_files_is_not_recorded(tmp_path, env, record):
     (tmp_path / "empty").mkdir()
     assert trust(tmp_path / "empty", env) == []
     assert json.loads(record.read_text())["projects"] == {}
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_a_way_out(root, env, tmp_path):
+    """Another folder can be named, and works."""
+    (tmp_path / "home/.config").write_text("in the way")
+    with pytest.raises(ConfigError, match="cannot be used") as refused:
+        trust(root, env)
+    assert "XDG_CONFIG_HOME" in (refused.value.hint or "")
+    assert trust(root, env | {"XDG_CONFIG_HOME": str(tmp_path / "other")}) == [SETTINGS_FILE]

@@ -31,7 +31,7 @@ def shown(monkeypatch, capsys):
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("NO_COLOR", "1")
         app = App(None, None)
-        monkeypatch.setattr(app, "_maestro", _Maestro())
+        monkeypatch.setitem(app.__dict__, "maestro", _Maestro())
         usage.main(args=list(words), obj=app, standalone_mode=False)
         return capsys.readouterr()
 
