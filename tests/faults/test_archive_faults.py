@@ -52,7 +52,7 @@ def test_time_that_passes_while_the_server_is_off_loses_nothing(project: Path, t
             assert [one.content for one in maestro.messages.since(None, checkpointed.id)] == ["written"]
             assert [one.content for one in maestro.messages.since(None, dirty.id)] == ["acknowledged"]
             raw.hset(maestro.server.terms.keys.of_session(dirty.id, "session"), "last_activity", 1)
-            raw.zadd(maestro.server.terms.keys.of_index("deadlines"), {dirty.id: 1})
+            raw.zadd(maestro.server.terms.keys.of_index("deadlines", dirty.id), {dirty.id: 1})
             for key in maestro.server.terms.keys.session(dirty.id):
                 raw.pexpire(key, 3_599_000)
             assert maestro.archive.sweep().finalized == [dirty.id]

@@ -288,7 +288,7 @@ def test_not_a_redis_server_is_reported():
         thread.join()
 
 
-def test_patience_pauses_longer_and_ends():
+def test_retries_pause_longer_and_end():
     """Pauses start at none, grow, stay bounded, and end when the time is over."""
     now = [0.0]
     policy = RetryPolicy(Where("redis://h"), known=True, retry_s=5.0, clock=lambda: now[0])
@@ -307,7 +307,7 @@ def test_patience_pauses_longer_and_ends():
     assert now[0] == pytest.approx(5.0)
 
 
-def test_patience_with_a_stranger():
+def test_retries_of_a_server_that_was_never_reached():
     """A server never reached gets one more try, one that answers LOADING gets the whole time."""
     policy = RetryPolicy(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
     policy.pause_after(ConnectionRefusedError(111, "Connection refused"))

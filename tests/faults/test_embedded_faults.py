@@ -201,7 +201,7 @@ def test_a_server_that_does_not_answer_is_not_replaced(project, monkeypatch):
     pid = embedded.status(project).pid
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setattr(server, "START_S", 0.3)  # only now: it had to start, and to say who it is
-    monkeypatch.setattr("maestro_state.local.embedded.answering.ANSWER_S", 0.2)
+    monkeypatch.setattr("maestro_state.local.embedded.probe.ANSWER_S", 0.2)
     try:
         with pytest.raises(ServerUnavailable, match="does not answer"):
             embedded.ensure(project, supervise=False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import pytest
@@ -127,3 +129,72 @@ def test_whoever_is_killed_is_followed(real: Backend, what: str):
             rows = [row for row in maestro.sessions.list() if row.bound_to and row.bound_to.key == key]
             assert len(rows) == (1 if what == "made" else 2)
     assert deaths > (2 if what == "made" else 8), "the control: it did die, at many places"
+
+
+def happens_after(maestro: Maestro, calls: int, what: Callable[[], Any]) -> list[int]:
+    """Have something happen before a Maestro's next call to the server after so many; returns a list, filled then."""
+    connection, made, happened = maestro.server.connection, count(), list[int]()
+
+    def followed(original: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            if next(made) == calls:
+                happened.append(calls)
+                what()
+            return original(*args, **options)
+
+        return call
+
+    for name in ("call", "calls"):
+        setattr(connection, name, followed(getattr(connection, name)))
+    return happened
+
+
+@pytest.mark.parametrize("is_let_go", [False, True])
+@pytest.mark.parametrize("is_deleted_within", [False, True])
+def test_what_is_deleted_does_not_come_back(real: Backend, is_deleted_within: bool, is_let_go: bool):
+    """Deleted between any two calls of whoever goes on with it, or gone on with between any two of the deletion: what
+    was there before is nowhere, under no key.
+    """
+
+    async def write(key: str) -> None:
+        async with Adapter(project=real.project) as adapter:
+            await adapter.binding("openai", key).write(Entries().message("user", f"canary {key}").set("at", key))
+
+    for calls in range(100):
+        key = f"t{calls}"
+        asyncio.run(write(key))
+        with Maestro(real.project) as maestro, Maestro(real.project) as other:
+            ended = maestro.bindings.find("openai", key)
+            maestro.sessions.end(ended)
+            for name in real.raw.scan_iter(f"*{ended}*") if is_let_go else ():
+                real.raw.delete(name)
+            within = other.bindings.delete if is_deleted_within else other.bindings.ensure
+            happened = happens_after(maestro, calls, lambda within=within, key=key: within("openai", key))  # type: ignore[misc]
+            (maestro.bindings.ensure if is_deleted_within else maestro.bindings.delete)("openai", key)
+        if not happened:
+            break
+        assert asyncio.run(read(real.project, key)) == ([], {}), f"after {calls} calls"
+        streams = real.raw.scan_iter(f"*openai-{key}-*:messages")
+        assert [name for name in streams if real.raw.xlen(name)] == [], f"after {calls} calls"
+    assert 4 < calls < 100, "the control: it did happen, at many places"
+
+
+def test_what_is_begun_for_a_key_is_what_it_means(real: Backend):
+    """Deleted, and begun by another, between any two calls of whoever begins: there is one session, the key's."""
+    for calls in range(100):
+        key = f"t{calls}"
+        with Maestro(real.project) as maestro, Maestro(real.project) as other:
+
+            def meanwhile(key: str = key, other: Maestro = other) -> None:
+                other.bindings.delete("openai", key)
+                other.bindings.ensure("openai", key)
+
+            happened = happens_after(maestro, calls, meanwhile)
+            maestro.bindings.ensure("openai", key)
+            if not happened:
+                break
+            meant = maestro.bindings.ensure("openai", key)
+            assert other.bindings.find("openai", key) == other.bindings.ensure("openai", key) == meant
+            there = [name.decode() for name in real.raw.scan_iter(f"maestro:{{openai-{key}-*}}")]
+            assert there == [f"maestro:{{{meant}}}"], f"after {calls} calls"
+    assert 4 < calls < 100, "the control: it did happen, at many places"

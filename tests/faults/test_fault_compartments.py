@@ -11,7 +11,9 @@ from maestro_workers.sweep import sweep
 
 from maestro_state import Maestro
 from maestro_state.local.embedded import socket_path
+from maestro_state.upkeep import lost_sessions, shards
 from maestro_state.upkeep import sweep as sweep_room
+from maestro_state.upkeep.doctor import Health
 from tests.support.backends import Backend
 from tests.support.cli_runs import maestro_command, printed
 from tests.support.damage import INDEX_KINDS, KINDS
@@ -52,6 +54,7 @@ def bad_one(maestro: Maestro) -> str:
     maestro.context.add("a text", kind="text")
     run = maestro.runs.start("p")
     claim = maestro.claims.claim(session_id, run.id, "me")
+    maestro.ledger.begin(session_id, claim.run)
     maestro.claims.add_outputs(claim, 0, [b"printed"])
     maestro.runs.start("waits")
     return session_id
@@ -118,8 +121,9 @@ def shared(tmp_path_factory):
 
 
 @pytest.fixture
-def workplace(shared: Backend):
-    """Return an empty server and a client of it."""
+def workplace(shared: Backend, monkeypatch):
+    """Return an empty server and a client of it; checks start nobody who would take the runs of these sessions."""
+    monkeypatch.setattr(Health, "_supervisor", lambda _: None)
     shared.raw.flushall()
     with shared.open() as maestro:
         yield shared, maestro
@@ -131,10 +135,11 @@ def test_without_compartments_one_would_stop_the_others(workplace, monkeypatch):
     backend, maestro = workplace
 
     @contextmanager
-    def bare(_self, _report, _session_id):
+    def bare(_quarantine, _report, _session_id):
         yield
 
-    monkeypatch.setattr(sweep_room.Sweep, "_apart", bare)
+    for module in (sweep_room, shards, lost_sessions):
+        monkeypatch.setattr(module, "apart", bare)
     stopped = []
     for kind, damage in list(KINDS.items())[::4]:
         backend.raw.flushall()

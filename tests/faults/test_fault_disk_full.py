@@ -10,14 +10,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from maestro_workers.stack.usage import Usage
+from maestro_workers.stack.idleness import Usage
 
 from maestro_state import Maestro
 from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.local import embedded
 from maestro_state.local.embedded import fail_stop
-from maestro_state.local.embedded.answering import open_server
 from maestro_state.local.embedded.paths import socket_address
+from maestro_state.local.embedded.probe import open_server
 from tests.support.embedded_project import call, servers, temporary_project
 from tests.support.waiting import wait_until
 

@@ -18,7 +18,6 @@ from maestro_state.state.calls import replication
 from tests.support.cli_runs import printed
 from tests.support.lasting import prepare
 from tests.support.sentinels import watched_master
-from tests.support.servers import raw_call
 from tests.support.waiting import wait_until
 
 #: Changes of each kind.
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("busy")
 
 
 def opened(project, url, waits):
-    """Return Maestro with more patience than a failover needs on a busy machine."""
+    """Return Maestro with more time than a failover needs on a busy machine."""
     maestro = Maestro(project, redis_url=url, wait_replicas=waits, max_blob_bytes=1 << 20)
     maestro.server.connection.retry_s = 60.0
     return maestro
@@ -47,14 +46,6 @@ def let_it_lag(maestro, replica):
     return filler
 
 
-def promoted(replica):
-    """Tell whether the replica has become the master."""
-    try:
-        return b"role:master" in raw_call(replica, "INFO", "replication")
-    except ConnectionError:  # in the middle of our question, or before it
-        return False  # the sentinel hangs up on everybody when it promotes a server
-
-
 def test_without_waiting_a_lagging_replica_loses_what_was_acknowledged(project, tmp_path):
     """Control: the fault bites, changes of every kind that were acknowledged are gone after the failover."""
     with watched_master(tmp_path) as watched, opened(project, watched.url, 0) as maestro:
@@ -66,7 +57,7 @@ def test_without_waiting_a_lagging_replica_loses_what_was_acknowledged(project, 
         assert all(change.is_made(master) for change in changes)
         watched.lose_master()
         os.kill(replica.pid, signal.SIGCONT)
-        wait_until(lambda: promoted(replica), "no failover")
+        wait_until(watched.is_promoted, "no failover")
         lost = {change.name for change in changes if not change.is_made(replica)}
         assert lost == {change.name for change in changes}
 
@@ -97,7 +88,7 @@ def test_what_replicas_confirmed_survives_losing_the_master(project, tmp_path):
             assert not any(one.done() for one in making)
             watched.lose_master()
             os.kill(replica.pid, signal.SIGCONT)
-            wait_until(lambda: promoted(replica), "no failover")
+            wait_until(watched.is_promoted, "no failover")
             # The new master has no replica of its own: the change is made, and it is said that nobody confirmed it.
             for one in making:
                 with pytest.raises(NotReplicated):
@@ -131,7 +122,7 @@ async def test_too_few_replicas_are_said_and_the_change_stands(project, tmp_path
 
 
 def test_the_command_says_that_it_was_not_replicated(project, tmp_path, monkeypatch, capsys):
-    """The command leaves with 5 and not_replicated, and says not to repeat it."""
+    """The command exits with 5 and not_replicated, and says not to repeat it."""
     with watched_master(tmp_path) as (url, *_):
         env = {"MAESTRO_REDIS_URL": url, "MAESTRO_WAIT_REPLICAS": "2"}
         started = printed(project, "session", "start", "alone", env=env)
@@ -150,7 +141,7 @@ def test_the_command_says_that_it_was_not_replicated(project, tmp_path, monkeypa
 def test_writers_and_a_follower_go_on_through_a_failover(project, tmp_path):
     """No writer gets an error, nothing is doubled, each writer's order is kept, the follower sees what is stored."""
     with watched_master(tmp_path) as watched, opened(project, watched.url, 0) as maestro:
-        url, _, replica, _ = watched
+        url = watched.url
         session = maestro.sessions.start("failing over")
         leave = threading.Event()
         acknowledged: dict[int, int] = {}
@@ -180,7 +171,7 @@ def test_writers_and_a_follower_go_on_through_a_failover(project, tmp_path):
                 killed_s = time.monotonic()
                 watched.lose_master()
                 known = dict(acknowledged)
-                wait_until(lambda: promoted(replica), "no failover")
+                wait_until(watched.is_promoted, "no failover")
                 wait_until(lambda: acknowledged != known, "nobody writes")
                 print(f"outage: {time.monotonic() - killed_s:.1f} s")
                 wait_until(all_past(max(acknowledged.values()) + 50), "the writers did not come back")

@@ -115,7 +115,7 @@ def test_a_server_that_evicts_loses_sessions(project, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("policy", "limit", "judged", "leaves_with"),
+    ("policy", "limit", "judged", "exits_with"),
     [
         ("noeviction", "8mb", "ok", 0),
         ("allkeys-lru", "8mb", "fail", 1),
@@ -124,11 +124,11 @@ def test_a_server_that_evicts_loses_sessions(project, tmp_path):
         ("allkeys-lru", "0", "warn", 0),
     ],
 )
-def test_doctor_says_so_beforehand(project, tmp_path, policy, limit, judged, leaves_with):
+def test_doctor_says_so_beforehand(project, tmp_path, policy, limit, judged, exits_with):
     """doctor fails on a server that would evict sessions, warns of one that might, and names the way out."""
     with valkey(tmp_path, args=["--maxmemory", limit, "--maxmemory-policy", policy]) as server:
         done = maestro_command(project, "doctor", "--json", env={"MAESTRO_REDIS_URL": server.url})
-        assert done.returncode == leaves_with
+        assert done.returncode == exits_with
         found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
         assert found["eviction"]["status"] == judged
         assert ("noeviction" in found["eviction"].get("fix", "")) is (judged != "ok")
@@ -144,7 +144,7 @@ def test_doctor_warns_of_a_server_without_persistence(project, tmp_path):
 
 
 def test_the_command_line_says_it_in_one_line(project, tmp_path):
-    """A command refused for want of memory leaves with 5 and one line."""
+    """A command refused for want of memory exits with 5 and one line."""
     args = [*MEMORY, "--maxmemory-policy", "noeviction"]
     with (
         valkey(tmp_path, args=args) as server,

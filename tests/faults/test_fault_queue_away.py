@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from maestro_workers.admission import Admission
+from maestro_workers.profile import Profile
+from msgspec.structs import replace
 
 from maestro_state.errors import ServerUnavailable
 from tests.support.cli_runs import maestro_command, printed, refused
@@ -161,3 +164,19 @@ def test_an_unreachable_server_is_named_by_its_own_setting(shop: Workshop, queue
     assert maestro.runs.list()[-1].status == "canceled"
     _, error = refused(shop.project, "session", "list", env={"MAESTRO_REDIS_URL": f"unix://{tmp_path}/nobody"})
     assert "MAESTRO_REDIS_URL" in error["hint"]
+
+
+def test_a_run_is_not_given_up_because_its_other_jobs_cannot_be_withdrawn(shop: Workshop, queue: Server):
+    """What waits for workers of another kind is left there: whoever takes it finds nothing to do."""
+    maestro = shop.open(queue_url=queue.url)
+    session, profile = maestro.sessions.start("apart", tool="echo"), Profile.of(maestro)
+    run = maestro.runs.start("p")
+    taking = Admission(maestro, None, profile)
+    assert not taking.leaves_to_others(session.id, run.id)
+    others = profile.described("other", "2026-01-01T00:00:00.000+00:00", 1)
+    assert maestro.workers.announce(replace(others, queue="00000000"))
+    queue.kill()
+    maestro.queue.is_routed = True
+    with pytest.raises(ServerUnavailable):  # control: they are there, and cannot be
+        maestro.queue.withdraw(maestro.claims.waiting(session.id, run.id), profile.queue)
+    taking.tell_others()

@@ -1,4 +1,4 @@
-"""A server that is away for twenty seconds, across signs of life and across the end of a run."""
+"""A server that is away for twenty seconds, across heartbeats and across the end of a run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_server_that_is_away_changes_nothing_for_a_run(shop: Workshop):
         (pid,) = servers(shop.project)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid), "the server is gone")
-        assert max(LEASE_MS / 1000, ALIVE_S) < OUTAGE_S, "claims and signs of life must run out meanwhile"
+        assert max(LEASE_MS / 1000, ALIVE_S) < OUTAGE_S, "claims and heartbeats must run out meanwhile"
         away_until = time.monotonic() + OUTAGE_S
         for name in ("during", "plain"):
             (shop.project / f"go-{name}").touch()

@@ -62,8 +62,8 @@ def refusals(node, word):
     return int(found[1]) if found else 0
 
 
-def patient(maestro):
-    """Give a client more patience than a move needs on a busy machine."""
+def waiting_long(maestro):
+    """Give a client more time than a move needs on a busy machine."""
     maestro.server.connection.retry_s = 60.0
     return maestro
 
@@ -72,7 +72,7 @@ def test_slots_move_under_writers_followers_and_a_sweeper(project, nodes):
     """The session goes round all nodes: each message once, in order, seen by all, and on disk in the end."""
     servers, url = nodes
     # A namespace of its own: the sweeper looks after every session there is, and other tests have theirs elsewhere.
-    with patient(Maestro(project, redis_url=url, namespace="moving")) as maestro:
+    with waiting_long(Maestro(project, redis_url=url, namespace="moving")) as maestro:
         session = maestro.sessions.start("moving")
         maestro.messages.add("user", "first")
         slot = Slot(servers, maestro.server.terms.keys.of_session(session.id, "session"))
@@ -81,23 +81,23 @@ def test_slots_move_under_writers_followers_and_a_sweeper(project, nodes):
         acknowledged = dict.fromkeys(range(WRITERS), 0)
 
         def write(writer):
-            with patient(Maestro(project, redis_url=url, namespace="moving")) as own:
+            with waiting_long(Maestro(project, redis_url=url, namespace="moving")) as own:
                 while not leave.is_set():
                     own.messages.add("user", f"{writer}:{acknowledged[writer]}", session.id)
                     acknowledged[writer] += 1
 
         def follow():
-            with patient(Maestro(project, redis_url=url, namespace="moving")) as own:
+            with waiting_long(Maestro(project, redis_url=url, namespace="moving")) as own:
                 return [event.data.get("content") for event in own.follow.events(session.id, cursor="start")]
 
         async def follow_async():
             async with AsyncMaestro(project, redis_url=url, namespace="moving") as own:
-                patient(own)
+                waiting_long(own)
                 events = own.follow.events(session.id, cursor="start")
                 return [event.data.get("content") async for event in events]
 
         def sweep():
-            with patient(Maestro(project, redis_url=url, namespace="moving")) as own:
+            with waiting_long(Maestro(project, redis_url=url, namespace="moving")) as own:
                 failed, passes = [], 0
                 while not leave.is_set():
                     failed += own.archive.sweep().errors

@@ -15,6 +15,7 @@ import pytest
 
 from maestro_state import Maestro
 from maestro_state.search import opening as caches
+from maestro_state.search import store
 from tests.support.backends import Backend
 from tests.support.foreign_archives import write_foreign
 from tests.support.waiting import wait_until
@@ -195,7 +196,7 @@ def test_a_killed_indexer_leaves_a_cache_that_goes_on(maestro: Maestro):
         maestro.messages.add("user", "one more aardvark")
         maestro.sessions.end()
     program = (
-        "import sys, os, signal\nfrom maestro_state import Maestro\nimport maestro_state.search.catching_up as c\n"
+        "import sys, os, signal\nfrom maestro_state import Maestro\nimport maestro_state.search.refresh as c\n"
         "c._BATCH = 5\n"
         "Maestro(sys.argv[1]).search.find('x', progress=lambda done, of: os.kill(os.getpid(), signal.SIGKILL))\n"
     )
@@ -208,6 +209,48 @@ def test_a_killed_indexer_leaves_a_cache_that_goes_on(maestro: Maestro):
     inode = database(maestro).stat().st_ino
     assert total(maestro) == 21
     assert database(maestro).stat().st_ino == inode
+
+
+@pytest.fixture
+def stopped(maestro: Maestro, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have somebody hold the index who was stopped in the middle, and nobody wait long for that."""
+    for module in (store, caches):
+        monkeypatch.setattr(module, "WAIT_S", 0.05)
+    total(maestro)
+    program = (
+        "import fcntl, os, signal, sys\nfile = open(sys.argv[1])\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\nos.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    lock = database(maestro).with_name("search.lock")
+    with subprocess.Popen([sys.executable, "-c", program, str(lock)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        yield
+        holder.kill()
+
+
+def test_an_indexer_that_was_stopped_keeps_nobody_waiting(maestro: Maestro, stopped: None):
+    """What is new is found all the same, again and again, and the index is left to its holder."""
+    inode = database(maestro).stat().st_ino
+    maestro.messages.add("user", "another aardvark")
+    assert total(maestro) == 2
+    maestro.messages.add("user", "a third aardvark")
+    assert maestro.search.find("aardvark").total == 3
+    assert database(maestro).stat().st_ino == inode
+
+
+def test_what_is_deleted_leaves_an_index_that_nobody_lets_go_of(maestro: Maestro, stopped: None):
+    """The whole index goes: it is only a cache, and words of what was deleted must not lie on in it."""
+
+    def has_words() -> bool:
+        return any(b"aardvark" in path.read_bytes() for path in database(maestro).parent.glob("search.db*"))
+
+    assert has_words()
+    session = maestro.sessions.resolve(None)
+    maestro.search.close()
+    maestro.sessions.delete(session)
+    assert not has_words()
+    assert total(maestro) == 0
 
 
 def test_a_project_that_cannot_be_written_is_searched_all_the_same(maestro: Maestro, monkeypatch: pytest.MonkeyPatch):

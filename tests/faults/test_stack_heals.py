@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,8 +15,8 @@ import pytest
 from maestro_state import Maestro
 from maestro_state.clock import now_ms
 from maestro_state.local.embedded import is_running, socket_address, supervisor_alive
-from maestro_state.state.calls.claims import PATIENCE_MS
-from tests.support.cli_runs import MAESTRO, printed
+from maestro_state.state.calls.claims import SUSPICION_MS
+from tests.support.cli_runs import MAESTRO, maestro_command, printed
 from tests.support.embedded_project import end, is_alive, processes_in, servers, supervisors, temporary_project, workers
 from tests.support.waiting import wait_until
 
@@ -44,7 +45,7 @@ def _kill_all_but_the_server(project: Path) -> None:
 
 def _let_its_lease_end(maestro: Maestro, run: str) -> None:
     """Let as much time pass as it takes for an owner to count as gone."""
-    lease = now_ms() - PATIENCE_MS - 1
+    lease = now_ms() - SUSPICION_MS - 1
     key = maestro.server.terms.keys.of_session(maestro.sessions.read().id, "runs")
     maestro.server.connection.call("HSET", key, f"{run}:lease", lease)
 
@@ -123,3 +124,15 @@ def test_watching_neither_keeps_the_stack_nor_starts_it(project: Path):
             assert not is_running(project)
         finally:
             watcher.kill()
+
+
+def test_a_supervisor_that_does_not_start_is_told_of(project: Path, tmp_path: Path):
+    """Runs would wait for ever: doctor says so, and the log says why."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\n'supervisor' in sys.orig_argv and sys.exit('no room')")
+    printed(project, "session", "start", "s", "--tool", "echo", env={"PYTHONPATH": str(tmp_path)})
+    done = maestro_command(project, "doctor", "--json", env={"PYTHONPATH": str(tmp_path)})
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert (done.returncode, found["stack"]["status"]) == (1, "fail")
+    assert (project / ".maestro" / "logs" / "stack.log").read_text().endswith("no room\n")
+    done = maestro_command(project, "doctor", "--json")  # control: it was what kept it from starting
+    assert (done.returncode, "stack" in done.stdout.split()) == (0, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from maestro_state.clock import now_ms
-from maestro_state.state.calls.claims import PATIENCE_MS
+from maestro_state.state.calls.claims import SUSPICION_MS
+from tests.support.cli_runs import MAESTRO
 from tests.support.embedded_project import is_alive
+from tests.support.team_workers import team_of
 from tests.support.waiting import wait_until
 from tests.support.workshop import NUMBERS, Workshop, wait_dead
 
@@ -34,7 +37,7 @@ def _running(shop: Workshop, **options) -> tuple:
 
 def _let_its_lease_end(maestro, run) -> None:
     """Let as much time pass for a run whose worker is dead as it takes to be sure of that."""
-    lease = now_ms() - PATIENCE_MS - 1
+    lease = now_ms() - SUSPICION_MS - 1
     key = maestro.server.terms.keys.of_session(maestro.sessions.read().id, "runs")
     ended = (f"{run.id}:lease", lease, f"{run.id}:suspect", f"{lease} {lease}")
     maestro.server.connection.call("HSET", key, *ended)
@@ -57,6 +60,66 @@ def test_a_killed_worker_is_noticed_and_its_run_ends_once(shop: Workshop):
     assert numbers == list(range(len(numbers)))
     record = maestro.sessions.read()
     assert (record.state, record.stats.runs_error) == ("com_saida", 1)
+
+
+#: Inherits what its descendants leave behind, as the first process of a container does.
+INHERITING = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inherits as Linux does")
+def test_a_worker_that_is_a_containers_first_process_collects_what_it_inherits(project: Path, tmp_path: Path):
+    """A worker is killed, the guard of its run is left behind: nothing stays in the list of processes."""
+    with team_of(project, tmp_path) as team:
+        # Without tools of this machine: one that is asked for its version is a child too.
+        first = team.run([sys.executable, "-c", INHERITING, MAESTRO, "worker"], team.programs("none"))
+        script = project / "numbers.py"
+        script.write_text(NUMBERS)
+        with team.open() as maestro:
+            maestro.sessions.start("left", tool=f"{sys.executable} -S {script}")
+            run = maestro.runs.start("p")
+            wait_until(lambda: maestro.runs.output(run.id), "the tool has printed")
+            (worker,) = _children(first.pid)
+            (guard,) = _children(worker)
+            os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: not Path(f"/proc/{guard}").exists(), "the guard is collected")
+            wait_until(lambda: len(_children(first.pid)) == 1, "there is a new worker, and nothing else")
+            assert worker not in _children(first.pid)
+
+
+@pytest.mark.skipif(os.getuid() != 0 or sys.platform != "linux", reason="makes a namespace of processes")
+def test_a_containers_first_process_ends_when_told_while_it_starts(project: Path):
+    """Before it has reached its server, and so before a worker has handlers of its own."""
+    apart = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-P"]
+    words = ["-c", "from maestro_cli.entry import main; main()", "worker"]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        with subprocess.Popen([*apart, *words], cwd=project, env=os.environ | {"MAESTRO_REDIS_URL": url}) as process:
+            try:
+                line, _ = silent.accept()
+                with line:
+                    (first,) = _children(process.pid)
+                    os.kill(first, signal.SIGTERM)
+                    assert process.wait(60) == 128 + signal.SIGTERM
+            finally:
+                process.kill()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_worker_that_was_taken_off_the_list_is_counted_again(shop: Workshop, is_busy: bool):
+    """As RQ's upkeep does with one that was silent for ten seconds: its server was away, or the machine slept."""
+    shop.start_worker()
+    maestro, key = shop.open(), "rq:workers:maestro"
+    if is_busy:
+        _running(shop)
+    (listed,) = maestro.server.connection.call("SMEMBERS", key)
+    assert maestro.server.connection.call("SREM", key, listed) == 1
+    wait_until(lambda: maestro.runs.workers() == 1, "the worker is counted")
+    assert maestro.server.connection.call("SMEMBERS", key) == [listed]
 
 
 def test_whoever_follows_ends_the_run_when_there_is_no_worker_left(shop: Workshop):
