@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,7 @@ def test_upkeep_commands(project: Path):
     for name in ("server", "version", "persistence", "eviction", "disk", "index"):
         assert judged[name] == "ok"
     status = printed(project, "stack", "status")
-    assert set(status) == {"running", "address", "pid", "workers", "server_version"}
+    assert set(status) == {"running", "address", "pid", "workers", "server_version", "serve"}
     assert status["running"] is True
     assert printed(project, "stack", "stop") == {"stopped": True}
     assert printed(project, "stack", "stop") == {"stopped": False}
@@ -223,7 +224,9 @@ def test_every_command_has_an_example(project: Path, command: str):
     words = [[command]]
     if command in ("session", "message", "stack"):
         shown = maestro_command(project, command, "--help").stdout
-        words += [[command, line.split()[0]] for line in shown.split("Commands:")[1].splitlines() if line[:2] == "  "]
+        rows = [line for line in shown.split("Commands:")[1].splitlines() if re.match(r"  \S", line)]
+        assert rows
+        words += [[command, row.split()[0]] for row in rows]
     for one in words:
         done = maestro_command(project, *one, "--help")
         assert done.returncode == 0

@@ -127,7 +127,7 @@ def test_the_status_of_a_task_is_a_field_like_others(project: Path):
 
 
 def test_a_tool_answers(project: Path):
-    """A tool is handed the conversation and its answer is said; one that fails is on record and leaves with 1."""
+    """A tool is handed the conversation and its answer is said; one that fails is on record and exits with 1."""
     discussion_id = printed(project, "discuss", "start", "--contract", "task")["session_id"]
     assert refused(project, "discuss", "say", "--tool", "echo", "hello")[0] == 3  # no session for the run
     printed(project, "session", "start", "talk")

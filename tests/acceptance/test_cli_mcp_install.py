@@ -44,6 +44,7 @@ def test_installed_and_undone(tool: str, scope: str, project: Path, own_home: Pa
     assert path.read_text() == written
     assert printed(project, *words, "--remove")["status"] == "removed"
     assert not path.exists()
+    assert path.parent.exists() is (path.parent == project), "it leaves no folder, and takes none that is not its own"
     assert printed(project, *words, "--remove")["status"] == "unchanged"
 
 
@@ -69,14 +70,35 @@ def test_claude_keeps_its_own_list(project: Path, own_home: Path):
     assert json.loads((project / ".mcp.json").read_text())["mcpServers"]["maestro"]["command"] == MAESTRO
 
 
+def test_what_cannot_run_yet_is_said(project: Path, own_home: Path, tmp_path: Path):
+    """Without its extra the server that is registered would fail at every start: whoever registers it is told."""
+    words = ("mcp", "install", "gemini", "--print")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
+    without = {"PYTHONPATH": str(tmp_path / "plain")}
+    assert "pip install 'maestro-state[mcp]'" in maestro_command(project, *words, env=without).stderr
+    assert "pip install" in printed(project, *words, env=without)["missing"]
+    assert "pip install" not in maestro_command(project, *words, "--remove", env=without).stderr
+    (tmp_path / "with" / "mcp").mkdir(parents=True)
+    (tmp_path / "with" / "mcp" / "__init__.py").touch()
+    (tmp_path / "with" / "mcp-2.3.dist-info").mkdir()  # installed there: else nothing of the folder is imported
+    present = {"PYTHONPATH": str(tmp_path / "with")}
+    assert maestro_command(project, *words, env=present).stderr == ""
+    assert printed(project, *words, env=present)["missing"] is None
+
+
 def test_what_cannot_be_done_changes_nothing(project: Path, own_home: Path):
-    """A file with comments, a link out of the project, a tool that is not there, one that is not known."""
+    """A file that is damaged, a pipe, a link out of the project, a tool that is not there, one that is not known."""
     settings = own_home / ".gemini/settings.json"
     settings.parent.mkdir()
-    settings.write_text("{ // mine\n}")
+    settings.write_text("{ // mine")
     code, error = refused(project, "mcp", "install", "gemini")
     assert (code, error["code"]) == (1, "file_corrupt")
-    assert settings.read_text() == "{ // mine\n}"
+    assert settings.read_text() == "{ // mine"
+    settings.unlink()
+    os.mkfifo(settings)
+    code, error = refused(project, "mcp", "install", "gemini")
+    assert (code, "not a file" in error["message"]) == (4, True)
     outside = own_home / "elsewhere.json"
     outside.write_text("{}")
     (project / ".mcp.json").symlink_to(outside)
@@ -102,3 +124,24 @@ def test_a_users_file_may_be_a_link_and_keeps_its_rights(project: Path, own_home
     assert json.loads(kept.read_text())["theme"] == "dark"
     assert "maestro" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_comments_and_what_was_added_stay(scope: str, project: Path, own_home: Path):
+    """In opencode's file with comments, where that is the one; to install again changes nothing of what is in ours."""
+    mine = '{\n  // at night\n  "theme": "dark",\n}\n'
+    path = own_home / ".config/opencode/opencode.jsonc" if scope == "user" else project / "opencode.jsonc"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(mine)
+    words = ("mcp", "install", "opencode", "--scope", scope)
+    assert printed(project, *words)["path"] == str(path)
+    assert "// at night" in path.read_text()
+    added = path.read_text().replace('"enabled": true', '"enabled": true, "timeout": 9000 // slow')
+    path.write_text(added)
+    assert printed(project, *words)["status"] == "unchanged"
+    assert path.read_text() == added
+    path.write_text(added.replace(MAESTRO, "/old/maestro"))
+    assert printed(project, *words)["status"] == "updated"
+    assert '"timeout": 9000' in path.read_text()
+    assert printed(project, *words, "--remove")["status"] == "removed"
+    assert path.read_text() == mine

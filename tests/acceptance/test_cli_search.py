@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state import Maestro
 from tests.support.cli_runs import maestro_command, printed, refused
 from tests.support.embedded_project import temporary_project
 
@@ -50,6 +51,20 @@ def test_from_a_message_to_the_command_that_opens_it(project: Path):
     assert printed(project, "search", "login", "--kind", "note, context")["total"] == 0
 
 
+def test_the_command_of_an_old_message_shows_it(project: Path):
+    """It begins there, however much was said since; live and archived."""
+    printed(project, "session", "start", "long")
+    for number in range(30):
+        printed(project, "message", "add", "--role", "user", f"wombat number{number}")
+    for _ in range(2):
+        with Maestro(project) as maestro:
+            (hit,) = maestro.search.find("number3").results
+        shown = printed(project, *hit.command.split()[1:])["messages"]
+        assert "wombat number3" in [one["content"] for one in shown[:2]]
+        assert len(shown) >= 27
+        maestro_command(project, "session", "end", "long")
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -79,4 +94,4 @@ def test_the_commands_of_the_page_run(project: Path):
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
     assert first.endswith("message why does «fixLoginCookie» fail?")
-    assert re.fullmatch(r"maestro --session find-me--\w{6} messages", second)
+    assert re.fullmatch(r"maestro --session find-me--\w{6} messages --since \d+(-\d+)?", second)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from maestro_cli.screen.picker import Picker, split_keys
+from maestro_cli.screen.picker import Picker, _draw, split_keys
 
 from maestro_state import Found, Hit
 from tests.acceptance.test_cli_runs import Screen
@@ -98,6 +98,16 @@ def test_every_line_fits_and_the_chosen_one_is_shown():
             assert any(picker.chosen.session_id in line for line in lines if ">" in line)
         picker.key(b"\x1b[5~", 100)
     assert picker.chosen == hits[0]
+
+
+def test_a_full_line_keeps_its_last_letter(capsys: pytest.CaptureFixture[str]):
+    """Nothing is erased behind what was written, where the cursor may still be on it; the screen is filled."""
+    picker = Picker(lambda typed, most: Found([hit(0, "x" * 100)], 1))
+    picker.search(1)
+    _draw(picker, os.terminal_size((40, 10)))
+    lines = capsys.readouterr().err.removeprefix("\x1b[H").split("\r\n")
+    assert len(lines) == 10
+    assert all(line.startswith("\x1b[K") and line.count("\x1b[K") == 1 and "\x1b[J" not in line for line in lines)
 
 
 def test_keys_are_told_apart():

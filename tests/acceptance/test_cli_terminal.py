@@ -63,7 +63,7 @@ def test_a_program_named_by_its_path_is_the_one_that_is_seen(project: Path):
 
 
 def test_no_is_an_answer_and_a_frozen_session_asks_nothing(project: Path):
-    """Answered no, it is said that nothing was done and the command leaves with 1; what cannot be is not asked."""
+    """Answered no, it is said that nothing was done and the command exits with 1; what cannot be is not asked."""
     session = printed(project, "session", "start", "asked", "--tool", "cat")["id"]
     for words, question, said in (
         (("run", "p", "--confirm"), b"Send this?", b"nothing sent"),
@@ -100,7 +100,7 @@ def test_ending_says_what_it_waits_for(project: Path):
 
 
 def test_a_watcher_who_leaves_is_told_how_to_go_on(project: Path):
-    """Ctrl-C leaves with 130 and the event to go on from, which brings what happened since, and nothing else."""
+    """Ctrl-C exits with 130 and the event to go on from, which brings what happened since, and nothing else."""
     session = printed(project, "session", "start", "watched")["id"]
     printed(project, "message", "add", "--role", "user", "before")
     for words in (("watch",), ("watch", "--from", "start")):
@@ -122,6 +122,21 @@ def test_a_watcher_who_leaves_is_told_how_to_go_on(project: Path):
     assert "0001 ✓ success" in (shown := maestro_command(project, *everything).stdout)
     assert "0001 │" not in shown  # a line of nothing is nothing to see
     assert '"run.output"' in maestro_command(project, *everything, "--json").stdout
+
+
+def test_a_watcher_who_joins_sees_what_was_asked(project: Path):
+    """Of a run that is open already it is shown who asked what, then what it does from now on."""
+    program(project / "held.sh", "until [ -e go ]; do sleep 0.02; done; echo the cookie")
+    printed(project, "session", "start", "joined", "--tool", "./held.sh")
+    printed(project, "run", "why does it fail?", "--detach")
+    screen = Screen(project, "watch", "--until-idle", "60")
+    screen.wait_for(b"why does it fail?")
+    (project / "go").touch()
+    screen.wait_for(b"the cookie")
+    screen.wait_for(b"success")
+    screen.press(b"\x03")
+    screen.end()
+    assert screen.seen.count(b"why does it fail?") == 1
 
 
 def test_a_watcher_is_told_of_another_session_and_another_tool(project: Path):
@@ -151,7 +166,9 @@ def test_a_name_that_is_live_already_is_started_with_a_hint(project: Path):
     printed(project, "session", "end")
     printed(project, "session", "end", first)
     assert printed(project, "session", "start", "twin")["slug"] == "twin"  # and nothing on stderr
-    assert printed(project, "status") == printed(project, "session", "status")
+    short, long = printed(project, "status"), printed(project, "session", "status")
+    assert short.pop("ttl_left") >= long.pop("ttl_left")  # a moment passes between the two
+    assert short == long
 
 
 def test_paths_are_completed_by_the_shell(project: Path):

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def project() -> Iterator[Path]:
-    """Return a project with a session whose tool waits for a file, and then leaves with what is in it."""
+    """Return a project with a session whose tool waits for a file, and then exits with what is in it."""
     with temporary_project() as folder:
         program(folder / "held.sh", "until [ -e go ]; do sleep 0.02; done; exit $(cat go)")
         printed(folder, "session", "start", "waits", "--tool", "./held.sh")

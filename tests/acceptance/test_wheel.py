@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 import venv
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from tests.support.embedded_project import temporary_project
 pytestmark = pytest.mark.xdist_group("wheel")  # it is built and installed once
 
 ROOT = Path(__file__).parent.parent.parent
-#: Names of ours, of our libraries' and of Python's own.
-TAKEN = ("cli", "workers", "tests", "redis", "rq", "click", "msgspec", "json", "argparse", "socket", "typing")
+#: Names of ours, of our libraries', of Python's own, and one that libraries import only where it is installed.
+TAKEN = ("cli", "workers", "tests", "redis", "rq", "click", "msgspec", "json", "argparse", "socket", "typing",
+         "opentelemetry")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,17 @@ def test_without_us_such_a_name_is_found_first(tmp_path: Path, installed: Path, 
     assert done.stderr == f"{name} of somebody else was imported\n"
     tidied = f"from maestro_state.startup import own_modules_first; own_modules_first(); import {name}"
     done = called([str(installed / "python"), "-c", tidied], tmp_path, env)
-    # What nobody installed is theirs to have.
-    assert (done.returncode == 0) == (name not in ("cli", "workers", "tests")), done.stderr
+    assert not done.stderr or f"No module named '{name}'" in done.stderr, done.stderr  # not even what nobody installed
+
+
+def test_a_folder_whose_path_begins_like_ours_is_somebody_elses(installed: Path):
+    """What is ours is told by the whole path."""
+    packages = next(installed.parent.glob("lib/python*/site-packages"))
+    beside = packages.with_name(f"{packages.name}-of-somebody")
+    beside.mkdir()
+    env = taken(beside) | {"PYTHONPATH": str(beside)}
+    tidied = "from maestro_state.startup import own_modules_first; own_modules_first(); import json"
+    assert called([str(installed / "python"), "-c", tidied], beside, env).returncode == 0
 
 
 def test_a_session_from_start_to_end_beside_modules_of_the_same_names(installed: Path):
@@ -80,6 +91,35 @@ def test_a_session_from_start_to_end_beside_modules_of_the_same_names(installed:
         assert json.loads(maestro("stack", "status", "--json"))["running"]
         assert json.loads(maestro("session", "end", "--json"))["state"] == "finalizada"
         assert maestro("stack", "stop") == "stopped\n"
+
+
+def test_the_page_beside_modules_of_the_same_names(installed: Path):
+    """The server starts there, and so does the process that makes HTML of texts."""
+    with temporary_project() as project:
+        env = taken(project)
+        words = [str(installed / "maestro"), "serve", "--port", "0", "--json"]
+        with subprocess.Popen(words, cwd=project, env=env, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                url = json.loads(server.stdout.readline())["url"]
+                body = json.dumps({"texts": ["**bold**"]}).encode()
+                asked = urllib.request.Request(
+                    f"{url}/render", body, {"Content-Type": "application/json", "Origin": url}
+                )
+                with urllib.request.urlopen(asked, timeout=60) as answer:
+                    assert "<strong>bold</strong>" in json.load(answer)["html"][0]
+            finally:
+                server.terminate()
+        assert server.returncode == 0
+
+
+def test_what_was_installed_into_a_place_of_pythonpath_is_found(tmp_path: Path, installed: Path):
+    """Some have their packages there and nowhere else; they come last."""
+    (tmp_path / "only_there-1.dist-info").mkdir()
+    (tmp_path / "only_there.py").write_text("")
+    (tmp_path / "json.py").write_text("raise SystemExit('of somebody else')")
+    env = os.environ | {"PYTHONPATH": "."}
+    tidied = "from maestro_state.startup import own_modules_first; own_modules_first(); import json, only_there"
+    assert called([str(installed / "python"), "-c", tidied], tmp_path, env).returncode == 0
 
 
 def test_a_maestro_named_by_pythonpath_is_the_one_that_runs(tmp_path: Path, installed: Path):

@@ -8,11 +8,16 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
+import redis
 
 from maestro_state import Maestro, Terminal
 from maestro_state.errors import MaestroError, NotFound, ServerUnavailable
-from maestro_state.net import connect
+from maestro_state.models.worker import Worker, WorkerTool
+from maestro_state.net import connect, parse_url
+from maestro_state.net.queue_client import queue_client
+from maestro_state.state.calls.health import OLDEST
 from tests.support.accounts import guarded
 from tests.support.cli_runs import maestro_command, printed, refused
 
@@ -77,6 +82,8 @@ def use_everything(maestro, project):
     assert maestro.runs.workers() == 0
     assert maestro.runs.cancel(run.id).status == "canceled"
     assert len(maestro.runs.list()) == 2
+    assert maestro.budgets.list() == []
+    assert maestro.metrics.read().messages >= 1
     work = maestro.work.start("planning")
     assert maestro.work.end(work.session_id).status == "completed"
     maestro.discussions.start()
@@ -123,6 +130,41 @@ def test_terminals_and_workers_can_do_nothing_else(team, name):
         wire.call("DEL", "right:x")
 
 
+def test_the_oldest_server_understands_the_list(team):
+    """One that does not know a command of its access list does not start; the control is one that came later."""
+    with closing(connect(team.url("boss"))) as wire:
+        since = dict(_commands(wire.call("COMMAND", "DOCS")))
+        named = set(re.findall(r" \+([a-z|]+)", "\n".join(map(bytes.decode, wire.call("ACL", "LIST"))))) - {"client"}
+    assert len(named) > 60
+    assert {name for name in named if since[name] > OLDEST} == set()
+    assert since["client|setinfo"] > OLDEST
+
+
+def _commands(rows):
+    """Yield each command and subcommand, and the version in which it came."""
+    for name, told in zip(rows[::2], rows[1::2], strict=True):
+        said = dict(zip(told[::2], told[1::2], strict=True))
+        yield name.decode(), tuple(int(part) for part in said[b"since"].split(b".")[:2])
+        yield from _commands(said.get(b"subcommands", []))
+
+
+@pytest.mark.parametrize("name", ["ana", "work"])
+def test_nothing_is_sent_that_an_account_may_not(team, project, name):
+    """The server's log of refusals, which its operator watches, stays empty: redis-py would say who it is, too."""
+    with closing(connect(team.url("boss"))) as boss:
+        boss.call("ACL", "LOG", "RESET")
+        space = next(row[2] for row in ACCOUNTS if row[0] == name)
+        with Maestro(project, redis_url=team.url(name), namespace=space, user=name) as maestro:
+            maestro.sessions.start("quiet", tool="echo")
+            maestro.runs.start("waits for a worker")
+        with closing(queue_client(parse_url(team.url(name)))) as queue:
+            queue.ping()
+        assert boss.call("ACL", "LOG") == []
+        with closing(redis.Redis.from_url(team.url(name))) as other:
+            other.ping()
+        assert b"client|setinfo" in {entry[7] for entry in boss.call("ACL", "LOG")}, "the control: another client"
+
+
 def test_a_tenant_cannot_stop_another_by_keys_of_the_queue(team, project):
     """What a tenant may write leaves another's runs alone; control: an admin who writes RQ's shared keys in the old way
     does not stop them either, because nobody reads those any more.
@@ -141,6 +183,26 @@ def test_a_tenant_cannot_stop_another_by_keys_of_the_queue(team, project):
             assert run["status"] == "success"
         finally:
             wire.call("DEL", "rq:queues", "rq:suspended", "rq:workers")
+
+
+def test_a_job_that_is_none_of_the_namespaces_ends_no_worker(team, project):
+    """A terminal may name anything in its queue: what a worker's account may not even read is refused and passed over,
+    also where another worker had taken it and was killed.
+    """
+    env = {"MAESTRO_REDIS_URL": team.url("work"), "MAESTRO_NAMESPACE": "left"}
+    printed(project, "session", "start", "stays", env=env)
+    jobs = ["junk", "right_some--abcdef_0001_1", "job:x"]
+    with closing(connect(team.url("ana"))) as ana, closing(connect(team.url("work"))) as work:
+        ana.call("RPUSH", "rq:queue:left", *jobs)
+        work.call("RPUSH", "rq:queue:left:intermediate", "taken", *jobs)
+        asked = maestro_command(project, "run", "--tool", "echo", "--detach", "hello", env=env)
+        assert asked.returncode == 0, asked.stderr
+        worked = maestro_command(project, "worker", "--burst", env=env)
+        assert worked.returncode == 0, worked.stderr
+        assert [run["status"] for run in printed(project, "runs", env=env)["runs"]] == ["success"]
+        assert not work.call("LLEN", "rq:queue:left:intermediate")
+    assert "quitting" not in worked.stderr
+    assert worked.stderr.count("beyond this worker's account") >= 2
 
 
 def test_nobody_gets_in_without_a_password(team, project):
@@ -195,8 +257,9 @@ def test_two_tenants_do_not_meet(team, project, tmp_path):
         assert secret.id not in [row.id for row in bo.sessions.list(everything=True)]
     with Maestro(theirs, redis_url=team.url("bo"), namespace="left", user="ana") as posing:
         for verb in (*verbs.values(), lambda m: m.sessions.list()):
-            with pytest.raises(ServerUnavailable, match="does not let Maestro in"):
+            with pytest.raises(ServerUnavailable, match="does not let Maestro in") as kept_out:
                 verb(posing)
+            assert kept_out.value.hint.endswith(", and MAESTRO_NAMESPACE, which its rights are for")
     with Maestro(project, redis_url=team.url("ana"), namespace="left", user="ana") as ana:
         assert ana.sessions.read(secret.id).state == "iniciada"
         assert [message.content for message in ana.messages.last(5, secret.id)] == ["a secret of the left"]
@@ -268,3 +331,23 @@ def test_the_access_list_is_written_by_the_command(project, tmp_path):
         failed = maestro_command(project, "acl", *words, env=environment)
         assert (failed.returncode, hint in failed.stderr) == (2, True), failed.stderr
         assert "short" not in failed.stderr.replace("too short", "")
+
+
+def test_a_terminal_cannot_say_that_it_is_a_worker(team, tmp_path):
+    """Runs go where the list of workers says: a terminal reads it, and neither adds a row to it nor takes one away."""
+    row = Worker(id="abcdef01", host="h", pid=1, since="2027-01-01T00:00:00.000+00:00", runs_at_once=1, project="/p",
+                 tools=[WorkerTool("claude", "1")], queue="0badf00d")  # fmt: skip
+    with (
+        Maestro(tmp_path, redis_url=team.url("work"), namespace="left") as worker,
+        Maestro(tmp_path, redis_url=team.url("ana"), namespace="left") as terminal,
+    ):
+        assert worker.workers.announce(row), "the control: a worker's account may"
+        for change in (
+            lambda: terminal.workers.announce(msgspec.structs.replace(row, id="abcdef02")),
+            lambda: terminal.workers.sign_off(row.id),
+        ):
+            with pytest.raises(ServerUnavailable, match=r"NOPERM|No permissions|ACL failure|may not"):
+                change()
+        assert [one.id for one in terminal.workers.list()] == [row.id]
+        worker.workers.sign_off(row.id)
+        assert terminal.workers.list() == []

@@ -12,7 +12,7 @@ from maestro_workers.scheduler import the_work
 from maestro_state import Maestro
 from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.scripts import Query
-from maestro_state.upkeep import leases, work_store
+from maestro_state.upkeep import scheduler_lease, work_store
 from tests.support.backends import Backend, Clock
 from tests.support.cli_runs import maestro_command, printed
 from tests.support.embedded_project import call, temporary_project
@@ -36,13 +36,13 @@ OF_ALL = [
     ["cleanup", "--dry-run", "--foreign", "--days", "0"], ["config"], ["doctor"], ["tool", "list"],
     ["wsession", "list"], ["wsession", "tree"], ["wsession", "stats"], ["wsession", "show"], ["wsession", "timeline"],
     ["wsession", "breadcrumbs"], ["discuss", "list"], ["discuss", "show", "none"], ["completion", "bash"],
-    ["acl"], ["search", "first"], ["token", "list"],
+    ["acl"], ["search", "first"], ["token", "list"], ["budget", "list"], ["workers"],
 ]  # fmt: skip
 #: Commands that change something, or run until they are stopped; `export` and `verify REF` are called below.
 OTHERS = {
     "cancel", "context add", "context clear", "context refresh", "context remove", "context use-output", "discuss done",
     "discuss migrate", "discuss replay", "discuss say", "discuss start", "export", "import", "mcp", "mcp install",
-    "message add", "pull", "run",
+    "message add", "open", "pull", "run", "budget set", "budget remove",
     "serve", "token add", "token revoke",
     "scheduler", "session abort", "session delete", "session end", "session fork", "session set", "session start",
     "session switch", "session sync", "stack stop", "sweep", "tool check", "trust", "use", "work", "worker",
@@ -70,7 +70,7 @@ def archived(maestro: Maestro, backend: Backend | None, raw, name: str, state: s
         maestro.sessions.abort(reason="x")
     else:
         maestro.archive.checkpoint()
-    raw.delete(*maestro.server.terms.keys.session(session.id), *maestro.server.terms.keys.index)
+    raw.delete(*maestro.server.terms.keys.session(session.id), *maestro.server.terms.keys.index(session.id))
     return session.id
 
 
@@ -126,7 +126,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
     clock = Clock(now_ms())
     # Each module by itself: one that is imported meanwhile would keep the moved clock for every test to come.
-    for module in (archiving, work_store, leases):
+    for module in (archiving, work_store, scheduler_lease):
         monkeypatch.setattr(module, "read_time", lambda: Query(("TIME",), lambda reply: clock.now_ms))
     return clock
 

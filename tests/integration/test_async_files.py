@@ -117,6 +117,64 @@ async def main(project):
 guarded(main)
 """
 
+_OTHER_ROOMS = """
+import io
+from maestro_state import AsyncMaestro
+
+FINAL = {"patch_operations": [{"op_type": "add_track", "data": {"track_name": "Login"}}]}
+
+async def main(project):
+    async with AsyncMaestro(project) as maestro:
+        session = await maestro.sessions.start("rooms", tool="echo")
+        await maestro.context.add("a.py", "a text")
+        assert await maestro.context.stale() == []
+        await maestro.context.refresh()
+        run = await maestro.runs.start("needle")
+        assert [one.id for one in await maestro.runs.wait_all([run.id])] == [run.id]
+        assert await maestro.runs.prompt(run) == b"needle"
+        assert await maestro.runs.sent(run.id) and await maestro.runs.activity(run.id) == []
+        await maestro.context.use_output(run.id)
+        await maestro.context.remove("ctx-0002")
+        await maestro.context.clear()
+        assert len(await maestro.messages.for_model()) >= 2
+        assert [row.id for row in await maestro.sessions.page(5)] == [session.id]
+        assert await maestro.follow.changes("0-0") and await maestro.follow.newest()
+
+        found = await maestro.search.find("needle")
+        assert {hit.session_id for hit in found.results} == {session.id}
+        await maestro.search.rebuild()
+        await maestro.search.close()
+
+        at = await maestro.bindings.ensure("openai", "customer-42")
+        assert await maestro.bindings.find("openai", "customer-42") == at
+        assert await maestro.bindings.delete("openai", "customer-42")
+        await maestro.budgets.set(user="ana", tokens=10)
+        assert len(await maestro.budgets.list()) == 1
+        await maestro.budgets.remove(user="ana")
+        token = await maestro.tokens.add("ana")
+        assert await maestro.tokens.check(token.token)
+        await maestro.tokens.revoke(token.id)
+        await maestro.workers.list()
+        assert await maestro.metrics.read()
+
+        name = (await maestro.archive.export(form="json")).path
+        with_bytes = io.BytesIO()
+        await maestro.archive.write_export(with_bytes, form="md")
+        assert b"needle" in with_bytes.getvalue()
+        await maestro.histories.import_files([name], dry_run=True)
+        await maestro.histories.import_("claude", dry_run=True)
+
+        await maestro.discussions.start()
+        await maestro.discussions.done(FINAL)
+        assert await maestro.discussions.plan("latest")
+        await maestro.discussions.replay("latest")
+        await maestro.sweep()
+        await maestro.health.repair()
+        await maestro.stack.stop()
+
+guarded(main)
+"""
+
 _DIRECTLY = """
 from maestro_state import AsyncMaestro
 
@@ -139,6 +197,13 @@ def _run(project: Path, program: str) -> subprocess.CompletedProcess[str]:
 def test_no_file_call_is_made_on_the_loops_thread(project: Path):
     """Sessions, context, messages, runs, archives, discussions, work sessions: all of it through AsyncMaestro."""
     done = _run(project, _EVERYTHING)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.mark.xdist_group("async_files")
+def test_no_file_call_is_made_on_the_loops_thread_by_the_other_rooms(project: Path):
+    """Search, bindings, budgets, tokens, workers, metrics, histories, exports, replays, the stack's end."""
+    done = _run(project, _OTHER_ROOMS)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 

@@ -175,7 +175,7 @@ def on_terminal(folder: Path, *words: str, through_cat: bool = False) -> bytes:
 
 
 def test_ctrl_c_leaves_whole_batches(checkout: Path):
-    """An interrupted add of many files leaves items that are all whole, and the command leaves with 130."""
+    """An interrupted add of many files leaves items that are all whole, and the command exits with 130."""
     many = checkout / "many"
     many.mkdir()
     for number in range(3000):

@@ -8,7 +8,7 @@ import pytest
 
 from maestro_state.state.calls.health import parse_info
 from tests.support.accounts import guarded
-from tests.support.cli_runs import maestro_command
+from tests.support.cli_runs import maestro_command, printed
 from tests.support.servers import free_port, raw_call, valkey
 
 
@@ -49,6 +49,21 @@ def test_weak_servers_are_told(project, tmp_path):
     assert [found[name][0] for name in ("persistence", "eviction", "replicas")] == ["warn", "fail", "fail"]
 
 
+def test_a_clock_that_is_not_the_servers_is_told(project, tmp_path):
+    """A laptop that woke up in another day says so itself; a project's own server has the same clock anyway."""
+    from maestro_state import Maestro
+    from maestro_state.clock import now_ms
+
+    def told(clock):
+        with Maestro(project, redis_url=server.url, now_ms=clock) as maestro:
+            return {check.name: check for check in maestro.health.checks()}["clock"]
+
+    with valkey(tmp_path) as server:
+        assert told(now_ms).status == "ok"
+        late = told(lambda: now_ms() - 90_000_000)
+    assert (late.status, "1 d behind the server" in late.detail) == ("warn", True)
+
+
 def test_a_server_that_may_not_be_asked_is_still_reached(project, tmp_path):
     """A user without INFO gets a warning that the rest is not known, not the message that the server is down."""
     with guarded(tmp_path, ("ana", "terminal", "maestro"), ("boss", "admin", "maestro")) as team:
@@ -63,6 +78,24 @@ def test_a_server_that_may_not_be_asked_is_still_reached(project, tmp_path):
         assert code == 0
         assert (found["server"][0], found["server info"][0]) == ("ok", "warn")
         assert "version" not in found
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_teams_archive_that_cannot_be_written_is_told(project, tmp_path, begun):
+    """Also where there is no project, as in the containers, whose health this is; the control is one that can be."""
+    with valkey(tmp_path, args=["--appendfsync", "always"]) as server:
+        if begun:
+            printed(project, "session", "start", "begun", env={"MAESTRO_REDIS_URL": server.url})
+        root = tmp_path / "archive"
+        for make in (lambda: None, root.touch):
+            make()
+            code, found = doctor(project, server.url, archive_root=str(root))
+            assert (code, found["disk"][0]) == (1, "fail")
+            assert "MAESTRO_ARCHIVE_ROOT" in found["disk"][1]
+        root.unlink()
+        root.mkdir()
+        code, found = doctor(project, server.url, archive_root=str(root))
+        assert (code, found["disk"][0], list(root.iterdir())) == (0, "ok", [])
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro_state.local import embedded
-from maestro_state.local.embedded.answering import open_server, read_info
+from maestro_state import Maestro
+from maestro_state.local import embedded, handover
 from maestro_state.local.embedded.paths import data_path, socket_address
+from maestro_state.local.embedded.probe import open_server, read_info
+from tests.support.cli_runs import printed
 from tests.support.embedded_project import call, end, is_alive, run_python, servers, supervisors, temporary_project
 from tests.support.waiting import wait_until
 
@@ -78,7 +81,7 @@ def looks(wire) -> int:
 
 
 def test_ensure_starts_exactly_one_supervisor(project):
-    """However often ensure is called, one supervisor stays, and a second one leaves with 0."""
+    """However often ensure is called, one supervisor stays, and a second one exits with 0."""
     for _ in range(5):
         embedded.ensure(project)
     wait_until(lambda: "supervisor_started" in stack_log(project), "a supervisor has started")
@@ -91,6 +94,33 @@ def test_ensure_starts_exactly_one_supervisor(project):
     wait_until(lambda: len(supervisors(project)) == 1, "one supervisor is left")
     assert stack_log(project).count("supervisor_started") == 1
     assert embedded.supervisor_alive(project)
+
+
+def test_the_supervisor_of_another_project_is_not_waited_for(project, tmp_path):
+    """A program with two projects: what it started for one is on its way for that one only."""
+    embedded.ensure(project)
+    assert embedded.is_starting(project)
+    assert not embedded.is_starting(tmp_path)
+
+
+def _is_reached(maestro: Maestro) -> bool:
+    """Tell whether somebody carries out runs for this server and namespace."""
+    holders = handover.reach(maestro.address, maestro.settings.namespace)
+    handover.close_all(holders)
+    return bool(holders)
+
+
+def test_a_supervisor_that_works_for_another_namespace_is_not_waited_for(project, monkeypatch):
+    """It has loaded, as what it listens at shows: nobody else is on the way. The control: for nobody one would wait."""
+    with Maestro(project) as maestro:
+        maestro.sessions.start("here")
+        embedded.ensure(project)
+        wait_until(lambda: _is_reached(maestro), "the supervisor listens")
+        monkeypatch.setattr(handover.time, "sleep", lambda _: pytest.fail("waited"))
+        assert handover.Handover(maestro.address, "other", str(project)).reach() == []
+        monkeypatch.setattr(handover, "_listens_for_others", lambda *_: False)
+        with pytest.raises(pytest.fail.Exception, match="waited"):
+            handover.Handover(maestro.address, "other", str(project)).reach()
 
 
 def test_the_log_and_its_folder_are_private(project):
@@ -109,6 +139,44 @@ def test_stop_ends_server_and_supervisor(project):
     assert not embedded.is_running(project)
     assert not embedded.supervisor_alive(project)
     wait_until(lambda: not servers(project) and not supervisors(project), "both have let go, and so are gone")
+
+
+#: A supervisor that is held while it loads, before it has its lock, until it gets a line; it would wait for ever then.
+LOADING = """
+import sys
+from pathlib import Path
+from maestro_workers.stack.supervisor import supervise
+print("loading", flush=True)
+sys.stdin.readline()
+raise SystemExit(supervise(Path(sys.argv[1]), idle_s=1e6, parts=lambda loop, log: [], gone_s=1e6))
+"""
+
+
+def test_a_supervisor_that_was_still_loading_when_the_stack_stopped_leaves(project):
+    """Nobody can ask it to, so it looks itself: the server it was started for is gone."""
+    embedded.ensure(project, supervise=False)
+    loading = run_python(LOADING, str(project))
+    assert loading.stdout.readline() == b"loading\n"
+    embedded.stop(project)
+    assert is_alive(loading.pid)  # the control: stopping has missed it
+    loading.communicate(b"\n", timeout=60)
+    assert loading.returncode == 0
+    assert not embedded.supervisor_alive(project)
+
+
+def test_a_supervisor_that_was_loading_stays_for_a_server_that_was_started_again(project):
+    """Stopped and started again meanwhile: it is the one that the new server has."""
+    embedded.ensure(project, supervise=False)
+    loading = run_python(LOADING, str(project))
+    loading.stdout.readline()
+    embedded.stop(project)
+    embedded.ensure(project, supervise=False)
+    loading.stdin.write(b"\n")
+    loading.stdin.flush()
+    wait_until(lambda: "supervisor_started" in stack_log(project), "it is at work")
+    embedded.stop(project)
+    loading.communicate(timeout=60)
+    assert loading.returncode == 0
 
 
 def test_an_unused_stack_stops_itself_and_keeps_the_data(project, monkeypatch):
@@ -273,3 +341,15 @@ def test_code_of_the_project_is_not_run_as_supervisor(project, monkeypatch):
     wait_until(lambda: "supervisor_started" in stack_log(project), "the real supervisor has started")
     assert not (project / "owned").exists()
     assert Path(data_path(project), "stack.lock").read_text().strip().isdigit()
+
+
+@pytest.mark.parametrize(("level", "said"), [("info", [("0001", "4bf92f3577b34da6a3ce929d0e0e4736")]), ("error", [])])
+def test_what_workers_say_is_in_the_stacks_log(project: Path, level: str, said: list[tuple[str, str]]):
+    """With the ids of the trace; as much of it as the stack was started with."""
+    env = {"MAESTRO_LOG_LEVEL": level, "TRACEPARENT": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+    printed(project, "session", "start", "s", env=env)
+    printed(project, "run", "p", "--tool", "echo", env=env)
+    printed(project, "stack", "stop", env=env)
+    lines = (project / ".maestro/logs/stack.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [(one["run"], one["trace_id"]) for one in events if one["event"] == "run_finished"] == said

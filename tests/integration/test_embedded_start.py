@@ -242,7 +242,7 @@ def test_a_rewrite_that_outlives_its_server_is_waited_for(project):
 WRITE_UNTIL_CUT_OFF = """
 import sys
 from contextlib import closing
-from maestro_state.local.embedded.answering import open_server
+from maestro_state.local.embedded.probe import open_server
 with closing(open_server(sys.argv[1])) as wire:
     for number in range(10**9):
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from maestro_workers.stack.idleness import Usage
 from maestro_workers.stack.log_rewrite import QUIET_S
-from maestro_workers.stack.usage import Usage
 
 from maestro_state import Maestro
 from maestro_state.local.embedded import ensure, paths

@@ -219,6 +219,7 @@ def test_a_worker_elsewhere_uses_its_own(project: Path, team):
         ended = maestro.runs.wait(unset)
     assert ended.status == "error"
     assert "NOT_SET_THERE is not set on" in ended.error
+    assert "MAESTRO_SECRETS_FILE" in ended.error, "what to do about it"
 
 
 def test_a_run_is_left_to_the_machine_that_has_its_environment(project: Path, team):

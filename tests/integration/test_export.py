@@ -131,3 +131,16 @@ def test_a_redacted_export_has_no_secret_in_it(real: Backend, project: Path, for
     assert page.count("a line of no interest") == open_page.count("a line of no interest")
     if form == "json":
         assert json.loads(page)["session"]["id"] == session.id
+
+
+@pytest.mark.usefixtures("served")
+def test_the_name_tells_the_format_and_a_file_is_named_once(project: Path, tmp_path: Path):
+    """What is called .json is JSON unless the other one is asked for; two snapshots of one file are one file."""
+    printed(project, "session", "start", "exported")
+    for content in ("one", "two"):
+        (project / "a.py").write_text(content)
+        maestro_command(project, "context", "add", "a.py")
+    for name, words, form in (("x.JSON", [], "json"), ("y.json", ["--format", "md"], "md"), ("z", [], "md")):
+        done = printed_with_warning(project, "export", "--output", str(tmp_path / name), *words)
+        assert done["format"] == form
+        assert done["warnings"] == ["contains the contents of 1 project file: a.py"]

@@ -120,7 +120,7 @@ def test_a_worker_that_cannot_reach_the_folder_leaves_it_to_one_that_can(shop: W
         assert (report.waiting, report.errors) == ([session.id], [])
         assert not (elsewhere / ".maestro/sessions" / session.id).exists()
 
-        key = here.server.terms.keys.of_index("dirty")
+        key = here.server.terms.keys.of_index("dirty", session.id)
         raw(shop).zadd(key, {session.id: 1})
         check = next(check for check in here.health.checks() if check.name == "archive")
         assert (check.status, "another checkout" in check.detail) == ("warn", True)
@@ -129,6 +129,23 @@ def test_a_worker_that_cannot_reach_the_folder_leaves_it_to_one_that_can(shop: W
         # As often as the sweeper comes by: the job goes to either worker, and only one of them can do it.
         wait_until(lambda: here.archive.sweep() and is_archived(there, session.id), "the right worker archives it")
         wait_until(lambda: here.sessions.status(session.id).archive_waits is None, "it does not wait any more")
+
+
+def test_a_sweeper_leaves_what_it_cannot_reach_to_others_at_once(shop: Workshop, elsewhere: Path):
+    """One that has been over a shard and could not write all of it keeps nobody out who can; it does not try again
+    itself before its time.
+    """
+    here, pause_ms = shop.open(), 600_000
+    with open_elsewhere(shop, elsewhere) as there:
+        far = there.sessions.start("far").id
+        assert [one.id for one in here.archive.sweep_shards(pause_ms).errors] == [far]
+        assert here.archive.sweep_shards(pause_ms).errors == []
+        assert there.archive.sweep_shards(pause_ms).checkpointed == [far]
+        assert is_archived(there, far)
+        # Control: a shard that was done as a whole is not due for anybody.
+        there.messages.add("user", "more", far)
+        assert there.archive.sweep_shards(pause_ms).checkpointed == []
+        assert here.archive.sweep_shards(pause_ms).errors == []
 
 
 def test_a_worker_whose_disk_is_away_does_not_keep_anybody_waiting(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from maestro_workers import invoke as module
@@ -70,7 +72,7 @@ def test_what_a_tool_leaves_running_is_killed_and_does_not_hold_its_end_up(tmp_p
 
 
 @pytest.mark.parametrize("why", ["timeout", "asked"])
-def test_a_tool_that_ignores_the_request_to_end_is_made_to(tmp_path, why):
+def test_a_tool_that_ignores_the_request_to_end_is_made_to(tmp_path, monkeypatch, why):
     """TERM, a grace, then KILL for the whole group; what was printed before is there."""
     code = (
         "import signal, subprocess, sys, time\n"
@@ -79,9 +81,18 @@ def test_a_tool_that_ignores_the_request_to_end_is_made_to(tmp_path, why):
         "while True: time.sleep(0.05)"
     )
     seen: list[bytes] = []
-    # Time enough for the tool to start and to answer on a busy machine.
-    options = {"timeout_s": 3.0} if why == "timeout" else {"on_beat": lambda: "asked" if seen else None}
-    finished, _ = call(tmp_path, code, grace_s=1.5, on_output=lambda data: seen.append(data), **options)
+    later = 0.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + later))
+
+    def hear(data: bytes) -> None:
+        """Let the time be over that the tool has, to run or to end: once it has done what the test waits for."""
+        nonlocal later
+        seen.append(data)
+        if why == "timeout" or data.endswith(b"asked\n"):
+            later += 600
+
+    options = {"timeout_s": 300.0} if why == "timeout" else {"on_beat": lambda: "asked" if seen else None}
+    finished, _ = call(tmp_path, code, grace_s=300.0, on_output=hear, **{"timeout_s": 10_000.0} | options)
 
     first, *rest = b"".join(seen).split(b"\n")
     assert rest == [b"asked", b""]

@@ -38,7 +38,7 @@ for piece in (b"\\xff\\xfe", b"\\xc3", b"\\xa9", b"\\r\\n\\0\\x1b[2J", face[:3],
     os.write(1, piece)
 """
 
-#: Closes stdout and stderr, lives on until told, and leaves with a code of its own.
+#: Closes stdout and stderr, lives on until told, and exits with a code of its own.
 CLOSES = """
 import os, time
 os.write(1, b"said")

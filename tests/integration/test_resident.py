@@ -252,7 +252,7 @@ def test_a_variable_without_a_name_is_no_obstacle(filled):
 
 
 def test_a_command_that_is_killed_says_so(talkative):
-    """When the process that runs it is killed in the middle, the caller says so and leaves with 1."""
+    """When the process that runs it is killed in the middle, the caller says so and exits with 1."""
     with resident(talkative) as process:
         line = [sys.executable, "-P", "-c", HANDED_OVER, "messages", "--json"]
         caller = subprocess.Popen(line, cwd=talkative, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

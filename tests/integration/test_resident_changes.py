@@ -161,7 +161,7 @@ def test_a_command_outlives_the_resident_process(folders):
 
 
 def test_a_change_that_is_cut_off_is_not_done_twice(folders):
-    """When the process that runs it is killed, nobody knows: it says so, leaves with 1, and does nothing itself."""
+    """When the process that runs it is killed, nobody knows: it says so, exits with 1, and does nothing itself."""
     folder = folders[0]
     with Maestro(folder) as maestro:
         maestro.sessions.start("once")

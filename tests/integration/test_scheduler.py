@@ -12,9 +12,13 @@ from maestro_workers import scheduler
 from maestro_workers.scheduler import CLEANUP_MS, Scheduler, Work
 
 from maestro_state import Maestro
+from maestro_state.errors import DamagedRecord
 from maestro_state.state.calls import leases
-from maestro_state.state.calls.leases import SCHEDULE
-from tests.support.programs import python
+from maestro_state.state.calls.leases import SCHEDULE, read_lease
+from maestro_state.upkeep.scheduler_lease import Schedule
+from tests.support.accounts import guarded
+from tests.support.cli_runs import MAESTRO
+from tests.support.programs import python, running
 from tests.support.stored import filler
 from tests.support.waiting import wait_until
 
@@ -26,7 +30,7 @@ LEASE_MS = 600_000
 
 @pytest.fixture(autouse=True)
 def quick_beats(monkeypatch):
-    """Give signs of life often, and leases that no busy machine lets run out: tests end them by hand."""
+    """Send heartbeats often, with leases that no busy machine lets run out: tests end them by hand."""
     monkeypatch.setitem(leases.LEASE_MS, SCHEDULE, LEASE_MS)
     monkeypatch.setattr(scheduler, "BEAT_S", 0.1)
 
@@ -66,7 +70,7 @@ class Diary:
             self.cleanups.append(name)
             return True
 
-        return Work(sweep, cleanup)
+        return Work(sweep, cleanup, lambda _: True)
 
 
 @contextmanager
@@ -97,6 +101,34 @@ def test_exactly_one_is_active_and_another_takes_over(real):
         wait_until(lambda: len(set(diary.sweeps)) == 2, "nobody takes over")
     assert set(diary.at_once) == {1}
     assert len(diary.cleanups) == 1
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_those_that_are_not_in_charge_take_shares(real, shares):
+    """While another one is active, a scheduler writes what waits; control: one that does not share writes nothing."""
+    work = scheduler.the_work(cleans=False)
+    turns = []
+
+    def share(maestro):
+        turns.append(work.share(maestro) if shares else True)
+        return True
+
+    with Maestro(real.project) as active:
+        ids = {active.sessions.start(f"session {number}", activate=False).id for number in range(6)}
+        assert active.schedule.take().fence is not None
+        leaving = threading.Event()
+        one = Scheduler(lambda: Maestro(real.project), Work(work.sweep, work.cleanup, share), leaving)
+        thread = threading.Thread(target=one.run)
+        thread.start()
+        try:
+            wait_until(lambda: len(turns) >= 2, "it does nothing")
+        finally:
+            leaving.set()
+            thread.join(60)
+        assert active.archive.unwritten() == (0 if shares else len(ids))
+        assert active.places.own.ids() == (ids if shares else set())
+        swept = real.raw.hget(active.server.terms.keys.lease(SCHEDULE)[0], "swept_at")
+        assert swept is None  # what is done once for all was left to the active one
 
 
 def test_long_work_keeps_its_lease(real):
@@ -155,13 +187,29 @@ def test_work_that_fails_does_not_end_the_scheduler(real):
         raise OSError(28, "No space left on device")
 
     leaving = threading.Event()
-    one = Scheduler(lambda: Maestro(real.project, checkpoint_seconds=1), Work(fails, fails), leaving)
+    one = Scheduler(lambda: Maestro(real.project, checkpoint_seconds=1), Work(fails, fails, fails), leaving)
     thread = threading.Thread(target=one.run)
     thread.start()
     wait_until(lambda: len(tries) >= 3, "it gave up")
     leaving.set()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_what_is_damaged_does_not_end_a_scheduler(real, monkeypatch):
+    """What its own lease, or anything else, cannot be read: it says so, and goes on when that is mended."""
+    diary, tries = Diary(), []
+
+    def take(self, lease=None):
+        tries.append(1)
+        if len(tries) < 3:
+            raise DamagedRecord("a lease", "of another type")
+        return taking(self, lease)
+
+    taking = Schedule.take
+    monkeypatch.setattr(Schedule, "take", take)
+    with scheduling_in(real.project, diary, "one"):
+        wait_until(lambda: diary.sweeps, "it went on")
 
 
 def test_a_killed_scheduler_is_replaced(real, tmp_path):
@@ -190,7 +238,7 @@ def test_only_who_was_asked_to_cleans_up(real, cleans, setting, is_removed):
         fill.run(b"first")
         fill.run(b"last")
         maestro.sessions.end()
-        real.raw.delete(*maestro.server.terms.keys.session(session.id), *maestro.server.terms.keys.index)
+        real.raw.delete(*maestro.server.terms.keys.session(session.id), *maestro.server.terms.keys.index(session.id))
     leaving, swept = threading.Event(), []
     work = scheduler.the_work(cleans=cleans)
 
@@ -200,7 +248,7 @@ def test_only_who_was_asked_to_cleans_up(real, cleans, setting, is_removed):
 
     one = Scheduler(
         lambda: Maestro(real.project, checkpoint_seconds=1, retention_days=0, cleanup=setting),
-        Work(sweep, work.cleanup),
+        Work(sweep, work.cleanup, work.share),
         leaving,
     )
     thread = threading.Thread(target=one.run)
@@ -210,3 +258,19 @@ def test_only_who_was_asked_to_cleans_up(real, cleans, setting, is_removed):
     thread.join(60)
     first = real.project / ".maestro/sessions" / session.id / "runs/0001/output.txt"
     assert first.exists() is not is_removed
+
+
+@pytest.mark.parametrize(("role", "is_told"), [("terminal", True), ("worker", False)])
+def test_an_account_that_leaves_something_undone_is_told(tmp_path, project, role, is_told):
+    """A terminal's writes sessions to disk, and no more; the control is a worker's, which does all there is."""
+    with guarded(tmp_path, ("one", role, "maestro")) as team:
+        given = {"MAESTRO_REDIS_URL": team.url("one"), "MAESTRO_LOG_LEVEL": "info"}
+        with Maestro(project, redis_url=team.url("one")) as maestro:
+            session = maestro.sessions.start("swept")
+            with running(tmp_path, [MAESTRO, "--project", str(project), "scheduler"], env=given) as program:
+                server = maestro.server
+                wait_until(lambda: server.fetch(read_lease(server.terms, SCHEDULE)).swept_at, "nobody sweeps")
+                said = program.complained.read_text()
+            assert maestro.archive.verify(session.id).ok
+        assert ("account_without_rights" in said) is is_told
+        assert ("maestro acl --worker" in said) is is_told

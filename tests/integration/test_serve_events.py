@@ -101,6 +101,24 @@ def test_where_to_begin_and_where_it_ends(project: Path):
         assert client.get(f"/v1/sessions/{session_id}/events").status_code == 204
 
 
+@pytest.mark.parametrize("path", ["/v1/sessions/{}/events", "/v1/events"])
+def test_who_begins_now_and_loses_the_line_misses_nothing(project: Path, path: str):
+    """There is an id to come back with before there is any event."""
+    session_id = started(project)
+    path = path.format(session_id)
+    with Maestro(project) as maestro, serving(project) as server, server.client() as client:
+        with client.stream("GET", path, params={"from": "now"}) as answer:
+            lines = answer.iter_lines()
+            place = next(line.removeprefix("id: ") for line in lines if line.startswith("id: "))
+        added = maestro.messages.add("user", "while nobody was there", session_id)
+        with client.stream("GET", path, params={"from": "now"}, headers={"last-event-id": place}) as answer:
+            told = next(parsed(answer.iter_lines()))
+        if "sessions" in path:
+            assert (told.id, told.type) == (added.id, "message.added")
+        else:
+            assert (told.data["id"], told.type) == (session_id, "session.changed")
+
+
 def test_a_silent_reader_holds_up_nobody_and_is_let_go(project: Path):
     """One that reads nothing is cut off; the others get everything meanwhile."""
     session_id = started(project)
@@ -132,7 +150,7 @@ def test_a_silent_reader_holds_up_nobody_and_is_let_go(project: Path):
 
 
 def test_a_stop_tells_followers_to_come_back(project: Path):
-    """The line ends properly, with how soon to try again, and the process leaves with 0."""
+    """The line ends properly, with how soon to try again, and the process exits with 0."""
     session_id = started(project)
     with serving(project) as server, server.client() as client:
         path = f"/v1/sessions/{session_id}/events"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
 
 from maestro_state import Maestro
+from maestro_state.serve.app import _with_origin
 from tests.support.cli_runs import MAESTRO
 from tests.support.served import Served, serving, started
 
@@ -57,6 +59,50 @@ def test_other_names_and_sites_are_refused(project: Path):
         assert client.get(path).json() == {"messages": []}
         let_in = client.post(path, json=body, headers={"origin": f"http://{own}", "sec-fetch-site": "same-origin"})
         assert let_in.status_code == 201
+
+
+def test_who_follows_another_sites_link_is_shown_a_page(project: Path):
+    """Refused as all that comes from elsewhere, with a link of our own: what is linked to can be read by people."""
+    session_id = started(project)
+    path = f"/sessions/{session_id}"
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    with serving(project) as server, server.client(**link) as client:
+        shown = client.get(path)
+        assert (shown.status_code, shown.headers["content-type"]) == (403, "text/html; charset=utf-8")
+        assert "frame-ancestors 'none'" in shown.headers["content-security-policy"]
+        assert f'href="{path}"' in shown.text
+        assert 'role="log"' not in shown.text
+        odd = client.get("/sessions/%22%3E%3Cscript%3E")
+        assert "<script>" not in odd.text
+        assert 'href="/sessions/%22%3E%3Cscript%3E"' in odd.text
+        others = [
+            client.get(f"/v1{path}"), client.post("/v1/sessions", json={"name": "x"}),
+            client.get(path, headers={"sec-fetch-dest": "iframe"}), client.get(path, headers={"origin": "null"}),
+            client.get(path, headers={"sec-fetch-mode": "no-cors"}),
+        ]  # fmt: skip
+        assert {(one.status_code, one.json()["error"]["code"]) for one in others} == {(403, "other_site")}
+    with serving(project, "--no-web") as server, server.client(**link) as client:
+        assert client.get(path).json()["error"]["code"] == "other_site"
+
+
+def test_a_header_that_decides_is_there_once(project: Path):
+    """Whichever of two would count here: what is in front may have looked at the other one."""
+    token, other = made(project, "ana")["token"], made(project, "bob")["token"]
+    own = {"authorization": f"Bearer {token}", "content-type": "application/json", "sec-fetch-site": "same-origin"}
+    own |= {"idempotency-key": "k", "if-match": "*", "last-event-id": "1-1", "content-encoding": "identity"}
+    with serving(project, "--require-auth", "--no-web") as server, server.client() as client:
+        own["origin"] = server.url
+        two = {"authorization": f"Bearer {other}", "content-type": "text/plain", "sec-fetch-site": "cross-site"}
+        two |= {"origin": "http://evil.example", "idempotency-key": "l", "if-match": '"1"', "last-event-id": "2-1"}
+        two["content-encoding"] = "gzip"
+        for name, second in two.items():
+            for pair in ([(name, second)], [(name, own[name])]):
+                headers = [*own.items(), *pair]
+                for ordered in (headers, headers[::-1]):
+                    refused = client.post("/v1/sessions", content=b'{"name": "x"}', headers=ordered)
+                    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "usage"), name
+        assert client.get("/v1/sessions", headers=own).json()["sessions"] == []
+        assert client.post("/v1/sessions", content=b'{"name": "x"}', headers=own).status_code == 201
 
 
 def test_nobody_gets_in_without_a_token(project: Path, locked: Served):
@@ -128,8 +174,23 @@ def test_a_browser_signs_in_with_a_cookie_that_no_script_reads(project: Path, lo
         assert client.get("/v1/sessions").status_code == 200
         crossing = {"origin": "http://evil.example"}
         assert client.post("/v1/sessions", json={"name": "x"}, headers=crossing).status_code == 403
-        run(project, "token", "revoke", ana["id"])
+        again = client.post("/v1/signin", json={"token": cookie.split("=", 1)[1].split(";")[0]})
+        with locked.client(cookie=again.headers["set-cookie"].split(";")[0]) as other:
+            assert other.get("/v1/sessions").status_code == 200
+            run(project, "token", "revoke", ana["id"])
+            assert other.get("/v1/sessions").status_code == 401, "a cookie that was got with a cookie goes too"
         assert client.get("/v1/sessions").status_code == 401
+
+
+def test_a_browser_is_signed_in_at_two_servers_at_once(project: Path, locked: Served):
+    """Browsers keep one jar for all ports of a machine: signing in at one server signs nobody out of another."""
+    token = made(project, "ana")["token"]
+    with serving(project, "--require-auth", "--no-web") as other, locked.client() as browser:
+        for url in (locked.url, other.url):
+            assert browser.post(f"{url}/v1/signin", json={"token": token}).status_code == 200
+        assert [browser.get(f"{url}/v1/sessions").status_code for url in (locked.url, other.url)] == [200, 200]
+        assert browser.post(f"{other.url}/v1/signout").status_code == 200
+        assert [browser.get(f"{url}/v1/sessions").status_code for url in (locked.url, other.url)] == [200, 401]
 
 
 def test_read_only_changes_nothing(project: Path):
@@ -152,7 +213,26 @@ def test_others_are_not_served_without_tokens_and_tls(project: Path, options: tu
 
 
 def test_a_port_that_is_taken_is_said(project: Path):
-    """The second one leaves with one line."""
+    """The second one exits with one line."""
     with serving(project) as server:
         done = run(project, "serve", "--port", str(server.port))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_what_keeps_it_from_starting_is_said(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """A setting that is wrong, in the words and with the exit code of every other command."""
+    monkeypatch.setenv("MAESTRO_TTL_SECONDS", "soon")
+    other, served = run(project, "session", "list"), run(project, "serve", "--port", "0")
+    assert "MAESTRO_TTL_SECONDS" in served.stderr
+    assert (served.returncode, served.stdout, served.stderr) == (2, "", other.stderr)
+
+
+def test_a_stream_to_a_page_of_another_site_can_be_cut():
+    """What adds the site's name to an answer leaves the line behind it to be found."""
+
+    class Line:
+        async def send(self, event: object) -> None:
+            raise NotImplementedError
+
+    line = Line()
+    assert unwrap(_with_origin(line.send, "https://dashboard.example")).__self__ is line

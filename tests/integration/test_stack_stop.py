@@ -11,8 +11,9 @@ from maestro_workers.stack.supervisor import Supervisor
 from maestro_workers.stack.sweeps import has_all_on_disk
 
 from maestro_state import Maestro
+from maestro_state.state import keys
 from maestro_state.state.calls import leases
-from maestro_state.upkeep import sweep as sweep_room
+from maestro_state.upkeep import shards
 from tests.support.cli_runs import maestro_command, printed
 from tests.support.embedded_project import end, supervisors
 from tests.support.waiting import wait_until
@@ -30,7 +31,8 @@ def archived(maestro):
 
 def test_more_than_one_pass_holds_is_written_before_the_stack_may_stop(real, monkeypatch):
     """Each pass that leaves something is followed by another; the stack may stop when nothing is left."""
-    monkeypatch.setattr(sweep_room, "BATCH", 2)
+    monkeypatch.setattr(shards, "BATCH", 2)
+    monkeypatch.setattr(keys, "SHARDS", 1)
     with Maestro(real.project) as maestro:
         ids = started(maestro, 5)
         assert [has_all_on_disk(maestro) for _ in range(3)] == [False, False, True]
@@ -42,9 +44,10 @@ def test_somebody_else_who_writes_is_waited_for(real):
     with Maestro(real.project) as maestro:
         ids = started(maestro, 2)
         server = maestro.server
-        other = server.run(leases.take_lease(server.terms, leases.SWEEP, "other", maestro.schedule.now_ms()))
+        shard = leases.of_shard(keys.shard_of(min(ids)))
+        other = server.run(leases.take_lease(server.terms, shard, "other", maestro.schedule.now_ms()))
         assert not has_all_on_disk(maestro)
-        server.run(leases.release_lease(server.terms, leases.SWEEP, other))
+        server.run(leases.release_lease(server.terms, shard, other))
         assert has_all_on_disk(maestro)
         assert archived(maestro) == ids
 
@@ -135,8 +138,21 @@ def test_a_stack_whose_supervisor_was_killed_is_written_too(project):
         assert archived(maestro) == ids
 
 
+def test_runs_that_it_ends_are_said(project):
+    """Whoever stops it learns in which sessions runs were open; these have ended, and not in silence."""
+    with Maestro(project) as maestro:
+        session = maestro.sessions.start("busy", tool="sleep 600")
+        maestro.sessions.start("quiet")
+        run = maestro.runs.start("x", session.id)
+        wait_until(lambda: maestro.runs.read(run.id, session.id).status == "running", "it does not run")
+        assert printed(project, "stack", "stop") == {"stopped": True, "with_runs": [session.id]}
+        ended = maestro.runs.read(run.id, session.id)
+        assert (ended.status, ended.error) == ("error", "its worker was stopped while it ran")
+        assert printed(project, "stack", "stop") == {"stopped": True}
+
+
 def test_what_could_not_be_archived_is_said(project):
-    """The number is said, the command leaves with 1, nothing is lost, and the next stack writes it."""
+    """The number is said, the command exits with 1, nothing is lost, and the next stack writes it."""
     with Maestro(project) as maestro:
         (session_id,) = started(maestro, 1)
         place = project / ".maestro" / "sessions" / session_id

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +17,6 @@ import redis
 
 from maestro_state import Maestro
 from maestro_state.state.calls.leases import SCHEDULE, read_lease
-from tests.support import image
 from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.support.programs import running
 from tests.support.topology import PASSWORDS, topology
@@ -36,15 +37,17 @@ pytestmark = pytest.mark.xdist_group("busy")
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
-    """Run the access job, the server, two worker containers and two schedulers, of which one is active."""
+    """Run the access job, the server, both workers, the page, and two schedulers, of which one is active."""
     with topology(tmp_path_factory.mktemp("team"), MAESTRO_WORKERS="1", MAESTRO_CHECKPOINT_SECONDS="2") as found:
-        for _ in range(2):
-            found.start("worker")
+        for name in ("worker-a", "worker-b"):
+            found.start(name)
             found.start("scheduler")
-        with Maestro(found.folder, environment=found.environment("worker")) as maestro:
+        page = found.start("serve")
+        with Maestro(found.folder, environment=found.environment("worker-a")) as maestro:
             server = maestro.server
             wait_until(lambda: maestro.runs.workers() == 2, "the workers do not listen")
             wait_until(lambda: server.fetch(read_lease(server.terms, SCHEDULE)).swept_at, "nobody sweeps")
+        wait_until(lambda: page.lines(), "the page is not served")
         yield found
 
 
@@ -137,16 +140,65 @@ def test_a_colleague_pulls_what_the_team_archived(team, project, tmp_path):
     assert printed(tmp_path, "verify", session, env=bo)["ok"]
 
 
+def health(team, name):
+    """Run the health check of a container as Docker does: in its folder, with its environment."""
+    words = team.program([team.local(word) for word in team.services[name]["healthcheck"]["test"][1:]])
+    environment = os.environ | team.environment(name)
+    return subprocess.run(words, cwd=team.works_in(name), env=environment, capture_output=True, check=False)
+
+
 def test_the_health_checks_pass(team, project):
-    """Doctor, which is the image's health check, finds nothing that fails, from a laptop and in a container."""
-    env = team.environment("worker")
-    checked = team.program(image.started("HEALTHCHECK"))
-    subprocess.run(checked, cwd=team.folder / "archive", env=os.environ | env, check=True, capture_output=True)
-    for folder, used in ((team.folder / "archive", env), (project, team.client("ana", tls=True))):
+    """Doctor, which is the containers' health check, finds nothing that fails, in each of them and from a laptop."""
+    for name in ("worker-a", "worker-b", "scheduler", "serve"):
+        done = health(team, name)
+        assert done.returncode == 0, done.stdout.decode()
+        assert b"duty" in done.stdout
+    for folder, used in (
+        (team.folder / "archive", team.environment("worker-a")),
+        (project, team.client("ana", tls=True)),
+    ):
         done = maestro_command(folder, "doctor", "--json", env=used)
         checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
         assert done.returncode == 0, checks
         assert {checks[name]["status"] for name in GOOD} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("duty", "said"), [("worker", "no worker of"), ("scheduler", "nobody has swept"), ("serve", "nothing serves")]
+)
+def test_a_container_that_does_not_do_its_work_is_unhealthy(team, project, duty, said):
+    """Control: in a namespace where nobody works, each check fails, and says why."""
+    namespace = {"MAESTRO_NAMESPACE": f"idle-{duty}", "MAESTRO_REDIS_URL": admins_url(team)}
+    done = maestro_command(project, "doctor", "--as", duty, "--port", "9", env=namespace)
+    assert done.returncode == 1
+    assert said in done.stdout
+
+
+def admins_url(team):
+    """Return the address of the server for somebody who may do everything."""
+    return f"redis://admin:{PASSWORDS['REDIS_ADMIN_PASSWORD']}@127.0.0.1:{team.port}"
+
+
+def test_the_page_serves_the_teams_sessions(team, project):
+    """With a token that somebody in the container makes, over the one port; without, nobody gets in."""
+    ana = team.client("ana")
+    session = printed(project, "session", "start", "paged", env=ana)["id"]
+    made = printed(team.works_in("serve"), "token", "add", "ana", env=team.environment("serve"))
+    base = f"http://localhost:{team.serve_port}/v1/sessions"
+    url, token = f"{base}/{session}", {"Authorization": f"Bearer {made['token']}"}
+    asked = urllib.request.Request(url, headers=token)
+    with urllib.request.urlopen(asked) as answer:
+        assert session in answer.read().decode()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(url)
+
+    # One that is started there: its runs work among the checkouts, not among the archives.
+    asked = urllib.request.Request(base, b'{"name": "from-the-page"}', {**token, "Content-Type": "application/json"})
+    with urllib.request.urlopen(asked) as answer:
+        started = json.load(answer)["id"]
+    printed(project, "--session", started, "run", "--tool", "pwd", "where?", env=ana)
+    shown = printed(project, "--session", started, "show", "last", env=ana)
+    assert shown["output"] == f"{team.folder / 'projects'}\n"
 
 
 def test_no_password_shows(team, project):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from maestro_state import Maestro
 from tests.support.accounts import guarded
 from tests.support.embedded_project import processes_in
+from tests.support.other_user import UID
 from tests.support.programs import ROOT
 from tests.support.waiting import wait_until
 
@@ -56,14 +60,20 @@ def contents(pid):
         descriptors = []
     for number in descriptors:
         yield "fd", lambda number=number: [os.fsencode(os.readlink(f"{folder}/fd/{number}"))]
-found, seen = set(), set()
+def whose(pid):
+    # Told now, while it is there: a process may be gone before anybody else can look.
+    try:
+        return "worker" if b"maestro_workers.worker" in open(f"/proc/{pid}/cmdline", "rb").read() else "another"
+    except OSError:
+        return "gone"
+found = set()
 for pid in pids or [str(os.getppid()), *[name for name in os.listdir("/proc") if name.isdigit()]]:
     if pid == str(os.getpid()):
         continue
     for kind, read in contents(pid):
         try:
             if any(wanted in part for part in read()):
-                found.add(f"{pid} {kind}")
+                found.add(f"{pid} {kind} {whose(pid)}")
         except OSError:
             pass
 own = [name for name, value in os.environ.items() if wanted.decode() in value]
@@ -110,22 +120,70 @@ def test_a_tool_does_not_find_its_workers_password(team, project):
     said, _ = _searched(team, project, WORKER)
     found, own, handles = said.rsplit(" [", 2)
     # What else this user runs, as these tests do, has the password too and is no worker.
-    pids = {int(entry.split()[0].strip("[']")) for entry in found.strip("[]").split(", ") if entry}
-    assert not {pid for pid in pids if b"maestro_workers.worker" in _command(pid)}
+    assert [entry for entry in found.strip("[]").split(", ") if entry and not entry.endswith(" another'")] == []
     assert (own, handles.strip()) == ("]", "0, 1, 2]")
 
 
 def test_without_precautions_it_does(team, project):
     """Control: the same search finds the password of a worker that is as open as any program."""
     said, pids = _searched(team, project, OPEN_WORKER)
-    assert any(f"'{pid} environ'" in said and f"'{pid} mem'" in said for pid in pids)
+    assert any(f"'{pid} environ worker'" in said and f"'{pid} mem worker'" in said for pid in pids)
 
 
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b"maestro_workers.worker"  # it has left with the worker that it was
+def _shown(value: str, *pids: int) -> str:
+    """Have a process without rights look for a text in others; return what it found."""
+    search = [sys.executable, "-c", _WITHOUT_RIGHTS, "-S", "-c", SEARCH]
+    question = " ".join([value[::-1], *map(str, pids)])
+    return subprocess.run(search, input=question, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "is_closed"),
+    [
+        ("worker", True),
+        ("scheduler", True),
+        ("--project . doctor", True),
+        ("--project=. sweep", True),
+        ("workers", False),
+    ],
+)
+def test_what_runs_beside_tools_is_closed_before_it_has_reached_the_server(project, words, is_closed):
+    """A worker that starts, and a health check, while a tool of another worker looks; the control is a terminal's."""
+    if not _may_be_dropped():
+        pytest.skip("cannot be a user without rights here")
+    value = f"value-{os.getpid()}-of-a-password"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://worker:{value}@127.0.0.1:{silent.getsockname()[1]}"
+        program = [sys.executable, "-c", _WITHOUT_RIGHTS, "-P", "-c", "from maestro_cli.entry import main; main()"]
+        environment = os.environ | {"MAESTRO_REDIS_URL": url, "PYTHONPATH": str(ROOT)}
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(
+            [*program, *words.split()], cwd=project, env=environment, stdout=quiet, stderr=quiet
+        ) as process:
+            try:
+                silent.settimeout(60)
+                line, _ = silent.accept()  # it waits for an answer that does not come
+                with line:
+                    assert _shown(value, process.pid).startswith("[] ") is is_closed
+            finally:
+                process.kill()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a file that its own user cannot read")
+@pytest.mark.parametrize(("mode", "is_closed"), [(0o711, True), (0o755, False)])
+def test_a_program_that_cannot_be_read_is_closed_from_the_start(mode, is_closed):
+    """What the images rely on for their interpreter: before its first line, which could see to it only later."""
+    nobody = {"user": UID, "group": UID, "extra_groups": []}
+    real = shutil.which("cat", path="/bin:/usr/bin")
+    with tempfile.TemporaryDirectory(prefix="m-", dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(real, folder)
+        os.chmod(program, mode)
+        with subprocess.Popen([program], env={"SOME_KEY": "1"}, stdin=subprocess.PIPE, **nobody) as process:
+            look = [real, f"/proc/{process.pid}/environ"]
+            asked = subprocess.run(look, capture_output=True, check=False, **nobody)
+            process.communicate()
+    assert (b"Permission denied" in asked.stderr, b"SOME_KEY" in asked.stdout) == (is_closed, not is_closed)
 
 
 def test_the_processes_of_the_stack_show_nothing(project):
@@ -141,9 +199,6 @@ def test_the_processes_of_the_stack_show_nothing(project):
     def is_nothing_shown() -> bool:
         pids = processes_in(project)
         assert pids
-        search = [sys.executable, "-c", _WITHOUT_RIGHTS, "-S", "-c", SEARCH]
-        question = " ".join([value[::-1], *map(str, pids)])
-        done = subprocess.run(search, input=question, capture_output=True, text=True, check=True)
-        return done.stdout.startswith("[] ")
+        return _shown(value, *pids).startswith("[] ")
 
     wait_until(is_nothing_shown, "a process that has started shows its environment")

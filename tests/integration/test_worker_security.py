@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from maestro_workers.rq_adapter.job import SafeQueue, routed_queue
+from rq.exceptions import DequeueTimeout
 
 from maestro_state.local.embedded import socket_path
 from tests.support.waiting import wait_until
@@ -136,6 +138,33 @@ def test_keys_of_another_type_do_not_end_a_worker(shop: Workshop, raw: redis.Red
         assert "upkeep_refused" in log
     assert r"two\\nlines" in log
     assert all(line.startswith("{") for line in log.splitlines() if line), "an id broke a line of the log in two"
+
+
+@pytest.mark.parametrize("routed", ["", "01234567"])
+def test_a_queue_that_is_no_list_ends_no_worker(shop: Workshop, raw: redis.Redis, routed: str):
+    """Neither RQ's nor the one of workers that have the same: it is dropped, and what waits there next is taken."""
+    keys = ["rq:queue:maestro"]
+    kind = SafeQueue
+    if routed:
+        keys.append(f"maestro:{{queue}}:{routed}")
+        kind = routed_queue(keys[1])
+    for key in keys:
+        raw.set(key, "x", ex=60)
+    with pytest.raises(DequeueTimeout):
+        kind.lmove(raw, keys[0], 1)
+    assert not raw.exists(*keys)
+    raw.rpush(keys[-1], "a-job")
+    raw.expire(keys[-1], 60)
+    assert kind.lmove(raw, keys[0], 1)[1] == b"a-job"
+    raw.delete(f"{keys[0]}:intermediate")
+
+    worker = shop.start_worker()
+    maestro = shop.open()
+    maestro.sessions.start("safe", tool="cat")
+    raw.set("rq:queue:maestro", "x", ex=60)
+    wait_until(lambda: raw.type("rq:queue:maestro") != b"string", "it was dropped")
+    assert maestro.runs.wait(maestro.runs.start("still here")).status == "success"
+    assert worker.poll() is None
 
 
 def _plain_worker(shop: Workshop) -> subprocess.CompletedProcess[bytes]:

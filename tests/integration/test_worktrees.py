@@ -103,7 +103,7 @@ def test_reading_where_there_is_no_project_leaves_no_trace(tmp_path: Path, kind:
         done = maestro_command(folder, *words.split())
         assert done.returncode in (0, 3), (words, done)
         assert sorted(os.listdir(folder)) == before, words
-    assert printed(folder, "session", "list") == {"sessions": []}
+    assert printed(folder, "session", "list") == {"sessions": [], "cursor": None}
 
 
 def test_a_home_is_no_project_by_accident(monkeypatch: pytest.MonkeyPatch):

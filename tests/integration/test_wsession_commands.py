@@ -201,7 +201,7 @@ def test_nothing_stored_reaches_the_terminal_as_a_command(project: Path):
 
 
 def test_work_follows_until_it_is_interrupted(project: Path, tmp_path: Path):
-    """Without --once it shows what arrives, from the server and from files, and Ctrl-C leaves with 130."""
+    """Without --once it shows what arrives, from the server and from files, and Ctrl-C exits with 130."""
     cookie = start(project)
     with running(tmp_path, [MAESTRO, "--project", str(project), "work", cookie, "--json"]) as program:
         printed(project, "wsession", "breadcrumb", "add", "--cookie", cookie, *FLAGS)
