@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from maestro_state.adapters.adk import MaestroSessionService
@@ -111,6 +113,41 @@ async def test_ids_are_taken_once(place):
         assert (await service.create_session(**KEY)).events == []
 
 
+async def test_an_event_for_a_deleted_session_begins_none(place):
+    """So there is none to take away again, which might be the one that somebody else makes meanwhile."""
+    async with MaestroSessionService(**place) as service, MaestroSessionService(**place) as other:
+        gone = await service.create_session(**KEY)
+        await other.delete_session(**KEY)
+
+        async def begun(**_: Any) -> str:
+            raise AssertionError("a session was begun")
+
+        service._of(*KEY.values()).binding.ensure = begun
+        with pytest.raises(SessionNotFoundError):
+            await service.append_event(gone, event("too late"))
+        assert (await other.create_session(**KEY)).events == []
+
+
+async def test_a_session_that_goes_while_they_are_listed(place):
+    """Is not among them, and nothing is raised; those of other apps and users with names alike are not either."""
+    async with MaestroSessionService(**place) as service, MaestroSessionService(**place) as other:
+        for app, user in (("app", "user/1"), ("app", "user/10"), ("app/user", "1"), ("app%2Fuser", "1"), ("app2", "")):
+            state = {"app:a": app, "user:u": user}
+            await service.create_session(app_name=app, user_id=user, session_id="s", state=state)
+        await service.create_session(app_name="app", user_id="user/1", session_id="stays", state={"n": 1})
+        read = service.kept_in
+
+        async def late(*args: Any) -> Any:
+            await other.delete_session(**KEY)
+            return await read(*args)
+
+        service.kept_in = late
+        (found,) = (await service.list_sessions(app_name="app", user_id="user/1")).sessions
+        assert (found.id, found.state) == ("stays", {"n": 1, "app:a": "app", "user:u": "user/1"})
+        everybody = (await service.list_sessions(app_name="app")).sessions
+        assert [(one.user_id, one.state["user:u"]) for one in everybody] == [("user/10",) * 2, ("user/1",) * 2]
+
+
 async def test_an_equal_event_again_is_nothing(place):
     """Neither another entry nor another change; one that only has the same id is another event."""
     async with MaestroSessionService(**place) as service:
@@ -134,7 +171,7 @@ async def test_a_handle_that_is_behind_is_refused_or_not(place):
         await service.create_session(**KEY)
         ahead, behind = [await strict.get_session(**KEY) for _ in range(2)]
         await strict.append_event(ahead, event("one", timestamp=1.0))
-        with pytest.raises(StaleSessionError):
+        with pytest.raises(StaleSessionError, match="modified in storage"):
             await strict.append_event(behind, event("two", timestamp=99.0, delta={"n": 1, "app:n": 1}))
         by_hand = ahead.model_copy(deep=True)
         by_hand._storage_update_marker = None
@@ -206,6 +243,28 @@ async def test_a_session_that_has_ended_goes_on(place, real, is_let_go):
         assert (await service.create_session(**KEY)).state == {"app:b": 2, "user:c": 4}
 
 
+async def test_what_json_has_no_form_for(place, caplog):
+    """Is kept as ADK's own durable services keep it, and said as they do; bytes in an event come back as they were."""
+    theirs = SqliteSessionService(":memory:")
+    part = types.Part(inline_data=types.Blob(data=b"\xff\x00", mime_type="image/png"), thought_signature=b"\xfe")
+    said = Event(id="e", author="agent", content=types.Content(parts=[part]), output={"o": [1]}, timestamp=2**31)
+    states: list[dict[str, Any]] = []
+    async with MaestroSessionService(**place) as service:
+        for one in (service, theirs):
+            start = {"at": datetime(2026, 1, 2, tzinfo=UTC), "set": {1}, "big": 2**70}
+            session = await one.create_session(**KEY, state=start)
+            assert not caplog.records
+            await one.append_event(session, said.model_copy(deep=True))
+            session = await one.get_session(**KEY)
+            assert session.events == [said]
+            await one.append_event(session, event(delta={"call": len, "user:call": len}, timestamp=2**31 + 1))
+            assert [record.levelname for record in caplog.records][:1] == ["WARNING"]
+            caplog.clear()
+            states.append((await one.get_session(**KEY)).state)
+    await theirs.close()
+    assert states[0] == states[1]
+
+
 async def test_sixteen_writers(place):
     """Every event is there once, and every change of every state."""
     services = [MaestroSessionService(**place) for _ in range(16)]
@@ -256,6 +315,24 @@ async def test_a_long_state_is_made_short(place):
             assert len(kept["state"].splitlines()) < 70
             assert [name for name in kept if name.startswith(("owed", "paid"))] == []
         assert (await service.get_session(**KEY)).state == {"n": 129, "user:n": 129}
+
+
+async def test_a_large_state_is_made_short(place, real):
+    """Also by programs that add one event each; so that a line of the archive holds it."""
+    for number in range(6):
+        async with MaestroSessionService(**place) as service:
+            session = await service.get_session(**KEY) or await service.create_session(**KEY)
+            large = f"{number} " + "x" * (6 << 20)
+            await service.append_event(session, event(delta={"large": large, "user:large": large}))
+    async with MaestroSessionService(**place) as service:
+        for key in ("app/user%2F1/s", "app/user%2F1"):
+            kept = await service.binding("adk", key).kept()
+            assert len(kept["state"]) < 20 << 20
+        session_id = await service.maestro_id(**KEY)
+        await service.maestro.sessions.end(session_id)
+        for name in real.raw.scan_iter(f"*{session_id}*"):
+            real.raw.delete(name)
+        assert (await service.get_session(**KEY)).state == {"large": large, "user:large": large}
 
 
 async def test_what_is_owed_is_paid(place):

@@ -76,16 +76,19 @@ def test_adk_web_finds_it(place, tmp_path):
 
 
 async def test_the_migration_note(place):
-    """As it stands in the document."""
+    """As it stands in the document; of what sessions share, the last word counts and not the last session's."""
     (lines,) = re.findall(r"^    for row in .*?(?=^\S)", DOCUMENT, re.DOTALL | re.MULTILINE)
-    old = InMemorySessionService()
-    session = await old.create_session(app_name="shop", user_id="u", session_id="s", state={"a": 1, "user:b": 2})
-    for number in range(3):
-        delta = EventActions(state_delta={"n": number, "app:n": number})
-        await old.append_event(session, Event(id=str(number), author="user", actions=delta))
+    old, keys = InMemorySessionService(), [{"app_name": "shop", "user_id": "u", "session_id": one} for one in "ab"]
+    sessions = [await old.create_session(**key, state={"a": 1, "user:b": 2}) for key in keys]
+    for number, session in enumerate((sessions[0], sessions[1], sessions[0])):
+        delta = {"n": number} if number == 2 else {"n": number, "app:n": number, "user:b": number}
+        event = Event(id=str(number), author="user", timestamp=1.0 + number, actions=EventActions(state_delta=delta))
+        await old.append_event(session, event)
     async with MaestroSessionService(**place) as new:
         names = {"old": old, "new": new}
         exec("async def copy():\n" + textwrap.indent(textwrap.dedent(lines), "    "), names)
         await names["copy"]()
-        found = [await one.get_session(app_name="shop", user_id="u", session_id="s") for one in (new, old)]
-        assert found[0].model_dump() == found[1].model_dump()
+        for key in keys:
+            found = [await one.get_session(**key) for one in (new, old)]
+            assert found[0].model_dump() == found[1].model_dump()
+        assert len((await new.list_sessions(app_name="shop")).sessions) == len(keys)

@@ -17,6 +17,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 from maestro_state import AsyncMaestro
 from maestro_state.adapters.claude_agent import MaestroSessionStore
+from maestro_state.errors import InvalidValue
 
 KEY = {"project_key": "-work-shop", "session_id": "11111111-2222-4333-8444-555555555555"}
 
@@ -152,6 +153,17 @@ async def test_a_sub_agent_that_is_deleted_can_begin_again(place):
         assert await store.list_sessions(KEY["project_key"]) == []
 
 
+async def test_a_transcript_that_another_store_deleted_begins_anew(place):
+    """With entries that were there before: they are in the new one, and in its summary."""
+    async with MaestroSessionStore(**place) as store, MaestroSessionStore(**place) as other:
+        await store.append(KEY, [user(1), assistant(1)])
+        await other.delete(KEY)
+        await store.append(KEY, [user(1)])
+        assert await other.load(KEY) == [user(1)]
+        (row,) = await other.list_session_summaries(KEY["project_key"])
+        assert row["data"] == fold_session_summary(None, KEY, [user(1)])["data"]
+
+
 async def test_the_sdks_own_readers(place, tmp_path):
     """Lists, messages and deletion as the SDK offers them, from the store alone."""
     from claude_agent_sdk import project_key_for_directory
@@ -173,3 +185,32 @@ async def test_a_given_maestro_stays_open(place):
         async with MaestroSessionStore(maestro=maestro) as store:
             await store.append(KEY, [user(1)])
         assert len(await maestro.messages.since(ref=await store.maestro_id(KEY))) == 1
+
+
+async def test_half_a_character_is_kept(place):
+    """Tools cut texts between the halves of an emoji: such entries come back equal, each once, and are summed up."""
+    half = "cut \ud83d"
+    call = {"type": "tool_use", "id": f"t {half}", "name": half, "input": {"text": half, "number": 2**80}}
+    result = {"type": "tool_result", "tool_use_id": f"t {half}", "content": half}
+    entries = [
+        user(0) | {"message": {"role": "user", "content": half}},
+        assistant(1) | {"message": {"role": "assistant", "content": [call]}},
+        user(2) | {"message": {"role": "user", "content": [result]}},
+        user(3) | {"uuid": half},
+        note(4) | {"text": half, "customTitle": half},
+    ]
+    async with MaestroSessionStore(**place) as store:
+        for entry in entries:
+            await store.append(KEY, [entry])
+            await store.append(KEY, [entry])
+        async with MaestroSessionStore(**place) as other:
+            await other.append(KEY, [user(5)])
+        found = [*entries, entries[-1], user(5)]
+        assert await store.load(KEY) == found
+        (row,) = await store.list_session_summaries(KEY["project_key"])
+        assert row["data"] == fold_session_summary(None, KEY, found)["data"]
+        with pytest.raises(InvalidValue, match="not valid Unicode"):
+            await store.append({**KEY, "subpath": half}, entries)
+
+        await store.maestro.sessions.end(await store.maestro_id(KEY))
+        assert await store.load(KEY) == found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -122,6 +123,18 @@ def test_deleted_is_gone(place, real):
     assert _holders(place, b"secret-value") == []
 
 
+def test_what_is_said_anew_in_a_thread_that_another_saver_deleted(place):
+    """Is a message of the new session, also where nothing but its place and its words tell it from the one before."""
+    hello = {"role": "user", "content": "hello"}
+    with MaestroSaver(**place) as saver, MaestroSaver(**place) as other:
+        for _ in range(2):
+            put(saver, put(saver, config(), messages=[hello]), messages=[hello], n=1)
+            (said,) = other.maestro.blocking.messages.since(ref="langgraph:t")
+            assert said.content == "hello"
+            other.delete_thread("t")
+        assert other.maestro.blocking.sessions.list() == []
+
+
 def _holders(place: Any, text: bytes) -> list[Path]:
     import base64
 
@@ -214,3 +227,15 @@ def test_bad_words_are_refused(place):
             saver.prune(["t"], strategy="some")
         with pytest.raises(InvalidValue):
             saver.prune(["t"], keep_last=0)
+
+
+def test_a_thread_in_use_is_not_forgotten_for_others(place, monkeypatch):
+    """What a task said is a message with the checkpoint behind it, whatever other threads come in between."""
+    monkeypatch.setattr("maestro_state.adapters.langgraph._REMEMBERED", 2)
+    with MaestroSaver(**place) as saver:
+        where = put(saver, config("a"))
+        put(saver, config("b"))
+        saver.put_writes(where, [("messages", [HumanMessage("hello", id="1")])], "task")
+        put(saver, config("c"))
+        saver.put(where, checkpoint(), {"step": 2, "source": "loop"}, {"messages": 1})
+        assert [one.content for one in saver.maestro.blocking.messages.since(ref="langgraph:a")] == ["hello"]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -197,6 +198,37 @@ def test_delta_channels_speak(place):
         assert said(saver) == [("user", "hello"), ("assistant", "hi")] * 2
 
 
+@pytest.mark.parametrize("is_early", [False, True])
+def test_writes_are_said_with_the_checkpoint_that_comes_of_them(place, is_early):
+    """Also when those of a step are handed over before the checkpoint that it began with, as the framework may."""
+    asked = HumanMessage("hello", id="h1")
+    writes = {"1": HumanMessage("again", id="h2"), "2": AIMessage("hi", id="a1"), "3": RemoveMessage(id="h1")}
+
+    with MaestroSaver(**place) as saver:
+
+        def put(number: int, version: int, **values: Any) -> None:
+            checkpoint = empty_checkpoint() | {"id": str(number), "channel_values": values}
+            parent = {"checkpoint_id": str(number - 1)} if number > 1 else {}
+            config = {"configurable": T["configurable"] | {"checkpoint_ns": ""} | parent}
+            saver.put(config, checkpoint, {"source": "loop", "step": number}, {"messages": version})
+
+        def write(checkpoint_id: str) -> None:
+            config = {"configurable": T["configurable"] | {"checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
+            saver.put_writes(config, [("messages", [writes[checkpoint_id]])], "task")
+
+        put(1, 1, messages=[asked])
+        if is_early:
+            for checkpoint_id in reversed(writes):
+                write(checkpoint_id)
+        for number in (2, 3):
+            is_early or write(str(number - 1))
+            put(number, number)
+        assert said(saver) == [("user", "hello"), ("user", "again"), ("assistant", "hi")]
+        is_early or write("3")
+        put(4, 4)
+        assert said(saver) == [("user", "again"), ("assistant", "hi")]
+
+
 def test_removed_and_rewound_messages_are_taken_back(place):
     """They stay in the record; what comes back later is said again."""
     with MaestroSaver(**place) as saver:
@@ -214,14 +246,60 @@ def test_removed_and_rewound_messages_are_taken_back(place):
         assert len(said(saver, all_of_it=True)) == 7
 
 
-def test_the_migration_note(place):
-    """As it stands in the document: the same states and questions afterwards."""
+def migrated(old: InMemorySaver, saver: MaestroSaver) -> None:
+    """Do what the document says of coming from another saver."""
     text = (Path(__file__).parents[2] / "docs" / "langgraph.md").read_text()
     (lines,) = re.findall(r"^    for one in .*?(?=^\S)", text, re.DOTALL | re.MULTILINE)
+    exec(textwrap.dedent(lines), {"old": old, "saver": saver})
+
+
+@pytest.mark.parametrize("is_same_program", [True, False])
+def test_a_message_that_is_replaced_is_said_anew(place, is_same_program):
+    """As a person corrects what an agent is about to do: by the program that ran it, and by another one later."""
+    call = {"name": "remove", "args": {"path": "/"}, "id": "c1", "type": "tool_call"}
+    with MaestroSaver(**place) as first:
+        graph = talking().compile(checkpointer=first, interrupt_before=["agent"])
+        graph.invoke({"messages": [HumanMessage("tidy up", id="h1"), AIMessage("sure", id="a1", tool_calls=[call])]}, T)
+        with MaestroSaver(**place) as other:
+            saver = first if is_same_program else other
+            graph = talking().compile(checkpointer=saver, interrupt_before=["agent"])
+            graph.update_state(T, {"messages": [HumanMessage("tidy up", id="h1")]})  # control: it says the same
+            assert said(saver, all_of_it=True) == [("user", "tidy up"), ("assistant", "sure")]
+            call["args"] = {"path": "tmp"}
+            graph.update_state(T, {"messages": [AIMessage("sure", id="a1", tool_calls=[call])]})
+            graph.update_state(T, {"messages": [AIMessage("only tmp", id="a1", tool_calls=[call])]})
+            assert said(saver) == [("user", "tidy up"), ("assistant", "only tmp")]
+            assert len(said(saver, all_of_it=True)) == 4
+            graph.invoke(None, T)
+            assert said(saver)[-1] == ("assistant", "told 2")
+
+
+def test_the_migration_note(place):
+    """As it stands in the document: the same states and questions afterwards."""
     old = InMemorySaver()
     fanning().compile(checkpointer=old).invoke({"found": []}, T)
     with MaestroSaver(**place) as saver:
-        exec(textwrap.dedent(lines), {"old": old, "saver": saver})
+        migrated(old, saver)
         graph, before = (fanning().compile(checkpointer=one) for one in (saver, old))
         assert history(graph) == history(before)
         assert graph.invoke(Command(resume="yes"), T) == before.invoke(Command(resume="yes"), T)
+
+
+def test_a_graph_that_waits_goes_on_after_the_migration(place):
+    """What it was told before is not asked for again, and what was done beside it is not done again."""
+    done = []
+    builder = StateGraph(Fanned)
+    builder.add_node("beside", lambda state: done.append(1) or {"found": ["beside"]})
+    builder.add_node("ask", lambda state: {"found": [interrupt("first?") + interrupt("second?")]})
+    builder.add_edge(START, "beside")
+    builder.add_edge(START, "ask")
+    old = InMemorySaver()
+    before = builder.compile(checkpointer=old)
+    before.invoke({"found": []}, T)
+    before.invoke(Command(resume="a"), T)
+    with MaestroSaver(**place) as saver:
+        migrated(old, saver)
+        graph = builder.compile(checkpointer=saver)
+        assert graph.get_state(T).tasks == before.get_state(T).tasks
+        assert sorted(graph.invoke(Command(resume="b"), T)["found"]) == ["ab", "beside"]
+    assert done == [1]

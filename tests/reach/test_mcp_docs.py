@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from maestro_state.mcp.texts import DESCRIPTIONS
+from maestro_state.mcp.descriptions import DESCRIPTIONS
 from tests.support.cli_runs import maestro_command
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "mcp.md").read_text(encoding="utf-8")

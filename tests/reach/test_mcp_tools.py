@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from mcp.client import Client
-from mcp_types import Implementation
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, Implementation
 
 from maestro_state import AsyncMaestro
 from maestro_state.mcp import build_server
@@ -57,6 +58,7 @@ async def test_the_list_is_small_and_plain(real: Backend):
         for tool in tools:
             assert tool.annotations.read_only_hint is (tool.name in READS)
             assert len(tool.description) <= 300
+            assert tool.meta == {"anthropic/alwaysLoad": True}, "claude shows it without a search"
         assert agent.server_info.name == "maestro"
         assert "get_session" in agent.instructions
 
@@ -69,12 +71,19 @@ async def test_read_only_has_no_tool_that_changes(real: Backend):
 
 
 async def test_without_a_session_it_says_what_to_do(real: Backend):
-    """Looking finds nothing; everything else is refused with the command that starts one."""
+    """Asking for it finds none; everything else is refused with the command that starts one."""
+    needed = {
+        "search_sessions": {"query": "x"},
+        "post_message": {"content": "x"},
+        "add_context": {"text": "x"},
+        "run_tool": {"prompt": "x"},
+    }
     async with client(real.project) as agent:
         found = await ask(agent, "get_session")
         assert found["session"] is None
         assert "maestro session start" in found["hint"]
-        for name, said in (("post_message", {"content": "x"}), ("read_messages", {}), ("wait_for_events", {})):
+        for name in {*(tool.name for tool in (await agent.list_tools()).tools)} - {"get_session"}:
+            said = needed.get(name, {})
             assert "maestro session start" in await refusal(agent, name, **said)
 
 
@@ -92,7 +101,7 @@ async def test_an_agent_in_a_session(real: Backend, maestro: AsyncMaestro, mode:
         assert [(one["id"], one["role"], one["content"]) for one in read["messages"]] == [
             (posted["id"], "assistant", "the cookie is stale")
         ]
-        assert read["messages"][0]["source"] == {"client": "agent 7"}
+        assert read["messages"][0]["source"] == {"user": session.user_id, "client": "agent 7"}
         assert "not instructions" in read["notice"]
         seen = await ask(agent, "wait_for_events", cursor=found["cursor"])
         assert [event["type"] for event in seen["events"]] == ["message.added"]
@@ -165,7 +174,8 @@ async def test_context(real: Backend, maestro: AsyncMaestro):
         assert "outside the project" in await refusal(agent, "add_context", path="../../etc/hostname")
         assert "give one of them" in await refusal(agent, "add_context")
         assert "give one of them" in await refusal(agent, "add_context", path="x", text="y")
-        assert "ctx-0009" in await refusal(agent, "read_context", item="ctx-0009")
+        assert "ctx-0009' → read_context" in await refusal(agent, "read_context", item="ctx-0009")
+        assert "or a text" in await refusal(agent, "add_context", path="none.txt")
 
 
 async def test_bad_arguments_are_tool_errors(real: Backend, maestro: AsyncMaestro):
@@ -174,11 +184,18 @@ async def test_bad_arguments_are_tool_errors(real: Backend, maestro: AsyncMaestr
     async with client(real.project) as agent:
         assert "last 1–200" in await refusal(agent, "read_messages", last=1000)
         assert "unknown field" in await refusal(agent, "post_message", content="x", to="ana")
-        assert "not the id" in await refusal(agent, "wait_for_events", cursor="yesterday", timeout_s=0)
+        assert "cursor of an earlier answer" in await refusal(agent, "wait_for_events", cursor="yesterday", timeout_s=0)
+        assert "cursor of an earlier answer" in await refusal(agent, "read_messages", since="yesterday")
+        assert (await ask(agent, "read_messages", since="start"))["messages"] == []
         assert "give one of them" in await refusal(agent, "run_tool")
-        assert "0042" in await refusal(agent, "run_tool", run_id="42")
+        assert "0042' → get_session" in await refusal(agent, "run_tool", run_id="42")
         assert "give tool" in await refusal(agent, "run_tool", prompt="x")
-        assert "no_such" in await refusal(agent, "run_tool", prompt="x", tool="no_such")
+        assert "give tool" in await refusal(agent, "run_tool", prompt="x", tool="no_such")
+        for name, said in (
+            ("post_message", {"content": "x", "z" * 100_000: 1}),
+            ("add_context", {"path": "a/" * 9000}),
+        ):
+            assert len(await refusal(agent, name, **said)) < 1000
     assert await maestro.messages.last() == []
     assert await maestro.runs.list() == []
 
@@ -224,3 +241,13 @@ async def test_resources_and_prompts(real: Backend, maestro: AsyncMaestro):
         assert session.id in go_on
         assert "fix it" in go_on
         assert "Ana" in (await agent.get_prompt("hand_over", {"to": "Ana"})).messages[0].content.text
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(("name", "given"), [("no_such", {}), ("hand_over", {"whom": "Ana"})])
+async def test_a_prompt_that_cannot_be_made(real: Backend, mode: str, name: str, given: dict[str, str]):
+    """It is the asker's mistake, and said so: no failure of the server."""
+    async with client(real.project, mode=mode) as agent:
+        with pytest.raises(MCPError, match="prompts/list") as told:
+            await agent.get_prompt(name, given)
+        assert told.value.code == INVALID_PARAMS

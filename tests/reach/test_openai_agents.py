@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from agents import Agent, Model, ModelResponse, Runner, Session, SessionSettings, Usage
+from agents.extensions.memory import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
@@ -20,6 +21,7 @@ ITEMS: list[Any] = [
     {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "é€"},
     {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"a": 1.0}', "id": "fc_1"},
     {"type": "function_call_output", "call_id": "c1", "output": "found \ud83d it"},
+    {"type": "function_call_output", "call_id": "c \ud83d", "output": {"text": "\ud83d"}},
     {
         "type": "message",
         "role": "assistant",
@@ -60,7 +62,7 @@ async def test_what_is_said_is_a_message(place):
         await session.add_items(ITEMS[:6])
         messages = session.maestro.messages
         found = await messages.since(ref="openai:t")
-        assert [one.role for one in found] == ["user", "system", "assistant", "assistant", "tool", "assistant"]
+        assert [one.role for one in found] == ["user", "system", "assistant", "assistant", "tool", "tool"]
         assert [one.content for one in found][:2] == ["hello", "be brief"]
         assert found[3].tool_calls == [{"id": "c1", "name": "look", "arguments": '{"a": 1.0}'}]
         assert found[0].metadata == {"openai": ITEMS[0]}
@@ -254,3 +256,38 @@ async def test_a_runner_remembers(place):
         assert len(await session.get_items()) == 2
         await never._replace_underlying_session_items(output_items=ITEMS[:1], previous_items=await session.get_items())
         assert await session.get_items() == ITEMS[:1]
+
+
+async def test_encrypted(place, real):
+    """The SDK's own wrapper on top: items come back, nobody else can read them, and they may be popped and cleared."""
+    agent = Agent("a", model=Scripted())
+    async with MaestroSession("t", **place) as session:
+        sealed = EncryptedSession("t", session, encryption_key="a long secret of mine", ttl=600)
+        assert (await Runner.run(agent, "a secret", session=sealed)).final_output == "told 1"
+        assert (await Runner.run(agent, "two", session=sealed)).final_output == "told 3"
+        await sealed.add_items(ITEMS[:4])
+        assert (await sealed.get_items())[4:] == ITEMS[:4]
+        assert await sealed.get_items(2) == ITEMS[2:4]
+        assert await sealed.pop_item() == ITEMS[3]
+        said = await session.maestro.messages.since(ref="openai:t")
+        assert len(said) == 8
+        assert "a secret" not in str(said)
+        await session.maestro.sessions.end("openai:t")
+        real.raw.flushall()
+        again = EncryptedSession("t", session, encryption_key="a long secret of mine", ttl=600)
+        assert (await again.get_items())[4:] == ITEMS[:3]
+        other = EncryptedSession("t", session, encryption_key="another", ttl=600)
+        assert await other.get_items() == []
+        compacted = OpenAIResponsesCompactionSession(
+            "t", again, client=object(), should_trigger_compaction=lambda _: False
+        )
+        assert (await Runner.run(agent, "three", session=compacted)).final_output == "told 8"
+        await again.clear_session()
+        assert await again.get_items() == []
+
+
+def test_settings_are_the_sdks(place):
+    """Also as a dictionary, with the SDK's own words for a slip."""
+    assert MaestroSession("t", session_settings={"limit": 3}, **place).session_settings == SessionSettings(limit=3)
+    with pytest.raises(TypeError, match="limt"):
+        MaestroSession("t", session_settings={"limt": 3}, **place)

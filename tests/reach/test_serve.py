@@ -18,19 +18,36 @@ FOLLOWERS, MESSAGES = 1000, 20
 pytestmark = pytest.mark.usefixtures("served")
 
 
-def test_a_fuzzer_finds_nothing(project: Path):
-    """Every answer to anything that schemathesis thinks of is one that the document tells.
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_fuzzer_finds_nothing(project: Path, tmp_path: Path, knows: bool):
+    """Every answer to anything that schemathesis thinks of is one that the document tells: about things that nobody
+    made, and about those that are there.
 
-    Left out: streams, which do not end, and whether all data that fits a schema is taken: a name that is only dots is
-    a text, and no name.
+    Left out: streams, which do not end; whether all data that fits a schema is taken: a name that is only dots is a
+    text, and no name; and whether what was just made is there when 404 is about something else that a request names:
+    a tool that nobody knows.
     """
-    started(project)
+    with Maestro(project) as maestro:
+        session_id = maestro.sessions.start("fuzzed").id
+        maestro.messages.add("user", "hello", session_id)
+        maestro.context.add("a text", ref=session_id, kind="text")
+        maestro.runs.start("hello", session_id, tool="cat", dry=True)
+        maestro.work.start("step")
+        maestro.discussions.start()
+    known = {"ref": "latest", "work": "latest", "discussion": "latest", "run": "1", "item": "ctx-0001",
+             "field": "preferences"}  # fmt: skip
+    config = tmp_path / "schemathesis.toml"
+    rows = [f'"path.{name}" = "{value}"\n' for name, value in known.items()]
+    config.write_text("[parameters]\n" + "".join(rows if knows else ()))
     program = str(Path(sys.executable).with_name("schemathesis"))
+    # From what was made on to what can be done with it; not with ids that are given, which are of something else.
+    phases = "examples,coverage,fuzzing" + ("" if knows else ",stateful")
     with serving(project, "--no-web") as server:
         done = subprocess.run(
-            [program, "run", f"{server.url}/openapi.json", "--max-examples", "10", "--seed", "1",
-             "--exclude-path-regex", "events", "--exclude-checks", "positive_data_acceptance",
-             "--phases", "examples,coverage,fuzzing", "--suppress-health-check", "all"],
+            [program, "--config-file", str(config), "run", f"{server.url}/openapi.json", "--max-examples", "10",
+             "--seed", "1", "--exclude-path-regex", "events",
+             "--exclude-checks", "positive_data_acceptance,ensure_resource_availability",
+             "--phases", phases, "--suppress-health-check", "all"],
             capture_output=True, text=True,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:]
@@ -66,6 +83,7 @@ async def _joined(port: int, session_id: str) -> tuple[asyncio.StreamReader, asy
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET /v1/sessions/{session_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await reader.readuntil(b"retry: 1000\n\n")
+    await reader.readuntil(b"\n\n")  # where now is
     return reader, writer
 
 

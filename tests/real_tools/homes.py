@@ -33,6 +33,24 @@ def environment(home: Path, origin: str, path: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def sit_down(home: Path, project: Path) -> None:
+    """Have the tools ask a person nothing when they start in a project: no welcome, no trust, no update."""
+    claude = {
+        "hasCompletedOnboarding": True, "theme": "dark", "autoUpdates": False,
+        "customApiKeyResponses": {"approved": ["sk-ant-0"], "rejected": []},
+        "projects": {str(project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
+    }  # fmt: skip
+    _write(home / ".claude.json", json.dumps(claude))
+    _write(home / ".qwen/settings.json", json.dumps({"general": {"enableAutoUpdate": False}}))
+    gemini = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},  # it would not exit before it has told them
+    }  # fmt: skip
+    _write(home / ".gemini/settings.json", json.dumps(gemini))
+    with (home / ".codex/config.toml").open("a") as file:
+        file.write(f'\n[projects."{project}"]\ntrust_level = "trusted"\n')
+
+
 def _opencode(url: str) -> dict[str, object]:
     model = {
         "name": "Fake", "tool_call": True, "attachment": True, "cost": {"input": 1, "output": 2},

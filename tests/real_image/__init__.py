@@ -1,0 +1,1 @@
+"""The images, built without Docker: `make test-image`."""
