@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from maestro_state import AsyncMaestro, Maestro
 from tools import reference, site
 from tools.shapes import EVENTS, SHAPES
 
@@ -36,10 +38,31 @@ def test_the_map_is_a_map():
     assert len(_paths((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))) > 30
 
 
+def test_the_map_has_the_rooms_of_the_library_from_the_top_down():
+    """Every room is on the map, in the order that the import rules keep to."""
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(rule["layers"] for rule in rules if rule.get("exhaustive"))
+    level = {room.strip(): at for at, layer in enumerate(layers) for room in layer.split("|")}
+    shown = re.search(r"^maestro_state/\n(.*?)^workers/", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.M | re.S)
+    assert shown
+    rooms = re.findall(r"^  (\w+)/ ", shown[1], re.M)
+    *_, last = shown[1].strip().splitlines()
+    modules = set(re.findall(r"\w+(?=[,\n ]|$)", last.partition("(")[0]))
+    assert sorted(rooms, key=level.__getitem__) == rooms
+    assert {*rooms} | modules == {*level}
+
+
 @pytest.mark.parametrize(("page", "most"), [("README.md", 80), ("ARCHITECTURE.md", 200)])
 def test_the_first_pages_stay_short(page: str, most: int):
     """What everybody reads first is read to its end."""
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= most
+
+
+def test_the_changelog_says_nothing_twice():
+    """A merge leaves the lines of two branches beside each other: they begin alike."""
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    begun = [line.strip()[:40] for line in lines if line]
+    assert not [line for line in begun if begun.count(line) > 1]
 
 
 def test_every_event_has_its_meaning():
@@ -117,3 +140,29 @@ def test_what_a_page_of_the_site_fetches_is_found():
     assert site.fetched('<script src="https://cdn.example/x.js">')
     assert site.fetched('<link href="//fonts.example/css" rel="stylesheet">')
     assert not site.fetched('<a href="https://example.org">x</a> <img src="benchmarks.svg">')
+
+
+def test_every_verb_of_the_python_page_is_there(tmp_path: Path):
+    """Each room of the table has the verbs that its row names, blocking and awaited."""
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`maestro\.\w+`.*?) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 10
+    for made in (Maestro(tmp_path), AsyncMaestro(tmp_path)):
+        for rooms, verbs in rows:
+            named = re.findall(r"`maestro\.(\w+)`", rooms)
+            for room, words in zip(named, verbs.split(";"), strict=True):
+                missing = [one for one in re.findall(r"`(\w+)`", words) if not hasattr(getattr(made, room), one)]
+                assert not missing, room
+
+
+def test_every_code_that_a_command_prints_is_in_the_table():
+    """Those of exceptions are read from the classes; the others are spelled out where they are printed."""
+    sources = [ROOT / "cli" / "maestro_cli" / name for name in ("main.py", "entry.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    printed = set(re.findall(r'_fail\(arguments, \d, "(\w+)"', text)) | set(re.findall(r'"code":"(\w+)"', text))
+    table = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    assert (
+        {"usage", "os_error", "internal", "cut_off"}
+        <= printed
+        <= set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    )

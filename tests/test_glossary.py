@@ -1,7 +1,7 @@
-"""One word for each thing: product code uses the trade's words, those of docs/glossary.md, and none that it rules out.
+"""One word for each thing: code and documents use the words of docs/glossary.md, and none that it rules out.
 
-Identifiers, comments, docstrings, messages and scripts are read, each file as one text. Where English needs a word of
-the page's last table for something else, the pattern here says so.
+Identifiers, comments, docstrings, messages, scripts and pages are read, each file as one text; tests are not. Where
+English needs a word of the page's last table for something else, the pattern here says so.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-FILES = sorted(
-    path
-    for top in ("maestro_state", "workers", "cli")
-    for kind in ("*.py", "*.lua")
-    for path in (ROOT / top).rglob(kind)
-)
+GLOSSARY = ROOT / "docs" / "glossary.md"
+PAGE = GLOSSARY.read_text(encoding="utf-8")
+FOLDERS = ("maestro_state", "workers", "cli", "tools", "benchmarks", "examples", "deploy", "docs")
+FILES = [path for top in FOLDERS for kind in ("*.py", "*.lua", "*.js", "*.md") for path in (ROOT / top).rglob(kind)]
+FILES += [path for kind in ("*.md", "*.toml", "*.yml", "Dockerfile", "Makefile") for path in ROOT.glob(kind)]
+FILES = sorted(path for path in FILES if path != GLOSSARY)
 
 #: Word of the page → where it is used so: as a part of an identifier, or as prose.
 RULED_OUT: dict[str, str] = {
@@ -27,13 +26,14 @@ RULED_OUT: dict[str, str] = {
     r"|\w_looks?\b|\blooks?_\w|\.look\b|\blook[:=(]|\bdef look\b",
     "put back": r"\b(put|puts|putting)[ _](\w+ ){0,2}back\b",
     "leave": r"\b(leaves|leaving)[ _]with\b|\bleaving\b|\bhas_left\b|\bis_leaving\b"
+    r"|\bdef leave\b|\bleave\(|\bleave_all\b"
     r"|(process|worker|server|supervisor|terminal|lease|caller)s? (that )?(leaves?|left)\b",
-    "stranger": r"\bstrangers?\b",
-    "patience": r"\bpatien(ce|t)\b",
+    "stranger": r"(\b|_)strangers?(\b|_)",
+    "patience": r"(\b|_)patien(ce|t)(\b|_)",
     "lane": r"\blanes?\b(?!:)",
     "letter": r"\bdead_letter\b|\bletter_",
     "family": r"\bfamil(y|ies)\b",
-    "shift": r"\bshifts?\b",
+    "shift": r"\bshifts?\b(?!-click| key|\(\))",  # the key, and what arrays of JavaScript do
     "aftermath": r"\baftermath\b",
     "insiders": r"\binsiders?\b",
 }
@@ -42,6 +42,7 @@ RULED_OUT: dict[str, str] = {
 def words_in(text: str) -> list[str]:
     """Return the words of a text that the glossary rules out."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)
+    apart = re.sub(r"\b_+(?=\w)", "", apart)  # a private name is a name
     return [word for word, form in RULED_OUT.items() if re.search(form, apart, re.IGNORECASE)]
 
 
@@ -60,7 +61,9 @@ def test_the_page_and_the_patterns_are_one_list():
 
 SAMPLES = (
     "# a sign of life each second", "def look_at(run): ...", "between two looks", "puts the job back", "class Patience",
-    "a stranger's file", "the worker leaves", "is_leaving = True", "each lane of calls", "a key of the family", "SHIFT",
+    "a stranger's file", "the worker leaves", "is_leaving = True",
+    "async def leave(self):", "each lane of calls", "a key of the family", "SHIFT",
+    "_STRANGERS = 16", "self._patience = None", "PATIENCE_S = 30",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -52,7 +53,7 @@ def test_every_command_has_help_with_an_example(words: str, command: click.Comma
 def test_each_command_is_in_the_file_that_the_table_names():
     """The table that saves the imports finds every command, under its own name."""
     for name, file in COMMANDS.items():
-        function = "import_" if name == "import" else name
+        function = f"{name}_" if name in ("import", "open") else name
         assert getattr(import_module(f"maestro_cli.commands.{file}"), function).name == name
 
 
@@ -88,6 +89,27 @@ def test_only_the_file_layer_says_how_a_name_is_opened():
     paths = [path for top in ("maestro_state", "workers", "cli") for path in (ROOT / top).rglob("*.py")]
     found = [path.relative_to(ROOT).as_posix() for path in paths if "O_NOFOLLOW" in path.read_text(encoding="utf-8")]
     assert found == ["maestro_state/fs/opening.py"]
+
+
+#: Files that open by the built-in function: what the kernel shows in /proc, and a script of the package itself.
+_OPEN_BY_NAME = {
+    "maestro_state/local/embedded/supervision.py", "maestro_state/local/listening.py",
+    "maestro_state/local/process.py", "maestro_state/local/process_tree.py",
+    "maestro_state/state/scripts.py", "workers/maestro_workers/orphans.py",
+}  # fmt: skip
+
+
+def test_nothing_waits_for_a_pipe_in_a_files_place():
+    """The built-in `open` does: a worker that reads a project's file by it hangs, and the run with it. Commands may
+    wait for what their user names: `<(…)` of a shell is a pipe.
+    """
+    paths = [path for top in ("maestro_state", "workers") for path in (ROOT / top).rglob("*.py")]
+    assert {path.relative_to(ROOT).as_posix() for path in paths if _calls_open(path)} == _OPEN_BY_NAME
+
+
+def _calls_open(path: Path) -> bool:
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id == "open" for called in calls)
 
 
 def test_reading_commands_import_nothing_heavy():
