@@ -22,22 +22,22 @@ from benchmarks.row import Row
 #: Every question in the order it is asked, with the seconds it may take; all of them together take about five minutes.
 QUESTIONS = {
     "append": 90, "read": 90, "listing": 60, "follow": 60, "terminals": 60, "memory": 30, "commands": 60, "context": 30,
-    "runs": 60, "screen": 30, "queues": 60, "archive": 120, "fork": 20, "import": 60, "breadcrumbs": 60,
-    "capacity": 60, "stall": 60, "adapters": 60, "search": 300, "mcp": 60, "serve": 60,
+    "runs": 60, "screen": 30, "queues": 60, "archive": 120, "fork": 60, "import": 60, "breadcrumbs": 60,
+    "capacity": 60, "stall": 60, "adapters": 60, "search": 300, "mcp": 60, "serve": 60, "page": 120,
 }  # fmt: skip
 #: Seconds a question gets to put its server away when its time is over.
 _LEAVE_S = 20
 
 
 def main(arguments: list[str]) -> int:
-    """Ask the questions; leave with 1 when one failed, and with --check also when a target is missed."""
+    """Ask the questions; exit with 1 when one failed, and with --check also when a target is missed."""
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(QUESTIONS)}")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the peers beside Maestro as SVG")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="draw where one question's time goes as SVG")
     parser.add_argument("--record", action="store_true", help="keep the figures as those docs/performance.md shows")
-    parser.add_argument("--check", action="store_true", help="leave with 1 when a target is missed")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if unknown := [one for one in chosen.questions if one not in QUESTIONS]:

@@ -1,4 +1,4 @@
-"""Where the time of a question goes: the measuring process looked at a thousand times a second, drawn as a flame graph.
+"""Where the time of a question goes: the measuring process looked at again and again, drawn as a flame graph.
 
 By the wall clock: a call that waits for the server is as wide as the wait. Other processes are not looked at.
 """
@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from types import FrameType
 
-#: Seconds between two looks.
+#: Seconds from the end of one sample to the next.
 EVERY_S = 0.001
 #: Frames that take less than this share are not drawn.
 _LEAST = 0.003
@@ -37,15 +37,21 @@ class Node:
 @contextmanager
 def looking(stacks: Counter[Stack]) -> Iterator[None]:
     """Count what this process is at, outermost function first, while this lasts."""
+    is_over = False
 
-    def look(_: int, frame: FrameType | None) -> None:
+    def sample(_: int, frame: FrameType | None) -> None:
+        if is_over:
+            return
         stacks[stack_of(frame)] += 1
+        # Only now: where a sample takes longer than the pause, each would be interrupted by the next.
+        signal.setitimer(signal.ITIMER_REAL, EVERY_S)
 
-    before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
+    before = signal.signal(signal.SIGALRM, sample)
+    signal.setitimer(signal.ITIMER_REAL, EVERY_S)
     try:
         yield
     finally:
+        is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

@@ -24,7 +24,8 @@ _OURS = """
 import sys
 from maestro_state.serve import build_app
 from maestro_state.serve.options import Options
-from maestro_state.serve.running import listen, serve
+from maestro_state.local.listening import listen
+from maestro_state.serve.server import serve
 line = listen("127.0.0.1", 0)
 serve(build_app(Options(web=False), project=sys.argv[1]), line, lambda: print(line.getsockname()[1], flush=True))
 """
@@ -33,7 +34,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from maestro_state.serve.running import listen
+from maestro_state.local.listening import listen
 async def empty(request): return Response(b"{}", media_type="application/json")
 line = listen("127.0.0.1", 0)
 print(line.getsockname()[1], flush=True)

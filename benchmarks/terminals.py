@@ -81,11 +81,12 @@ def _append(kind: str, folder: str, port: int, session: str, sha: str, ready: Ba
 
 
 def _same_order(bench: Rig) -> Row:
-    """Let a hundred terminals write and look at once; count how many saw all that is stored, in its order."""
+    """Let a hundred terminals write and read at once; count how many saw all that is stored, in its order."""
     session = bench.maestro.sessions.start("watched").id
     ready, seen = _FORK.Barrier(TERMINALS + 1), _FORK.Queue()
     terminals = [
-        _FORK.Process(target=_write_and_look, args=(str(bench.folder), session, ready, seen)) for _ in range(TERMINALS)
+        _FORK.Process(target=_write_and_follow, args=(str(bench.folder), session, ready, seen))
+        for _ in range(TERMINALS)
     ]
     for one in terminals:
         one.start()
@@ -100,11 +101,11 @@ def _same_order(bench: Rig) -> Row:
     return Row(said, "all of them", same, TERMINALS, "", least=1.0)
 
 
-def _write_and_look(folder: str, session: str, ready: Barrier, seen: Any) -> None:
+def _write_and_follow(folder: str, session: str, ready: Barrier, seen: Any) -> None:
     with Maestro(folder) as maestro:
         maestro.sessions.read(session)
         ready.wait(60)
-        # A second process of this terminal writes while this one looks.
+        # A second process of this terminal writes while this one follows.
         writer = os.fork()
         if not writer:
             for number in range(MESSAGES_SEEN):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import count
 from typing import Any
 
@@ -87,27 +88,42 @@ class ClaudeEntries(_Entries):
         loop().run_until_complete(self._store.close())
 
 
-class ClaudeRedisList(_Entries):
-    """The least that keeps the SDK's contracts on redis-py: a list, a set of ids, a summary under a watch, a TTL."""
+class _RedisList(_Entries):
+    """Entries in a list of a Redis, by redis-py."""
+
+    name = ""
 
     def __init__(self, bench: Rig, messages: int) -> None:
         """Open a client."""
         import redis.asyncio
-        from claude_agent_sdk import fold_session_summary
 
-        self._fold = fold_session_summary
         self._redis = redis.asyncio.Redis(port=bench.port, protocol=2)
         self._fill(messages)
 
+    async def all(self) -> Any:
+        return [json.loads(one) for one in await self._redis.lrange(self.name, 0, -1)]
+
+    def close(self) -> None:
+        """Close its connections."""
+        loop().run_until_complete(self._redis.aclose())
+
+
+class ClaudeRedisList(_RedisList):
+    """The least that keeps the SDK's contracts: the list, a set of ids, a summary under a watch, a TTL."""
+
+    name = "claude:list"
+
     async def put(self, number: int) -> object:
-        entries, names = self._made(number), ("claude:list", "claude:ids", "claude:summary")
+        from claude_agent_sdk import fold_session_summary
+
+        entries, names = self._made(number), (self.name, "claude:ids", "claude:summary")
         while True:
             async with self._redis.pipeline() as pipe:
                 await pipe.watch(*names)
                 known = await pipe.smismember(names[1], [one["uuid"] for one in entries])
                 before = await pipe.get(names[2])
                 new = [one for one, is_known in zip(entries, known, strict=True) if not is_known]
-                after = json.dumps(self._fold(json.loads(before) if before else None, KEY, new))
+                after = json.dumps(fold_session_summary(json.loads(before) if before else None, KEY, new))
                 pipe.multi()
                 pipe.rpush(names[0], *map(json.dumps, new))
                 pipe.sadd(names[1], *(one["uuid"] for one in new))
@@ -119,9 +135,14 @@ class ClaudeRedisList(_Entries):
                 except WatchError:
                     continue
 
-    async def all(self) -> Any:
-        return [json.loads(one) for one in await self._redis.lrange("claude:list", 0, -1)]
 
-    def close(self) -> None:
-        """Close its connections."""
-        loop().run_until_complete(self._redis.aclose())
+class ClaudeBareList(_RedisList):
+    """What the SDK's example does, and no more: entries twice stay twice, nothing expires, nothing is summed up."""
+
+    name = "claude:bare"
+
+    async def put(self, number: int) -> object:
+        async with self._redis.pipeline() as pipe:
+            pipe.rpush(self.name, *map(json.dumps, self._made(number)))
+            pipe.zadd("claude:sessions", {KEY["session_id"]: time.time()})
+            return await pipe.execute()
