@@ -1,7 +1,8 @@
 """Write what documents say that code says too: `python -m tools.documents` writes, `--check` only compares.
 
 Pages of `docs/` are written by people; a part between `<!-- name -->` and `<!-- /name -->` is made here. Pages below
-`docs/reference/` are made whole, by `tools/reference.py`.
+`docs/reference/` are made whole, by `tools/reference.py`; the settings in
+docker-compose.yml and .env.example are by `tools/deployment.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from benchmarks import plot, report
 from maestro_state.tools.catalogue import TOOLS
 from maestro_state.tools.options import MODES
 from maestro_state.tools.tool import CONVERSATION, FILE, Tool
-from tools import reference
+from tools import deployment, reference
 from tools.reference import table
 
 ROOT = Path(__file__).parent.parent
@@ -88,7 +89,7 @@ def expected() -> dict[Path, str]:
     found = {path: fill(path.read_text(encoding="utf-8")) for path in by_hand}
     found |= {DOCS / "reference" / name: page() for name, page in reference.PAGES.items()}
     found[report.PLOT] = plot.draw(report.recorded_rows(report.recorded()))
-    return found
+    return found | deployment.expected()
 
 
 def main(check: bool) -> int:

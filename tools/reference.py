@@ -14,11 +14,13 @@ from maestro_cli.main import maestro as root
 from maestro_state import errors
 from maestro_state.models.context import ContextItem, ListedItem
 from maestro_state.models.imports import Imported, ImportedTokens, ImportFailure, ImportReport
+from maestro_state.models.ledger import Budget
 from maestro_state.models.message import Event, Message
 from maestro_state.models.run import Activity, Flags, OutputRef, Run, SentItem, ToolOptions, Usage
 from maestro_state.models.session import Field, Session, SessionStatus, Terminal
 from maestro_state.models.work import Breadcrumb, WorkSession
-from maestro_state.state.keys import KEY_GROUPS
+from maestro_state.models.worker import ToolOnWorkers, Worker, WorkerTool
+from maestro_state.state.keys import KEY_GROUPS, SHARDS
 from maestro_state.state.scripts import load, names
 from maestro_state.vocabulary import TRANSITIONS, Liveness, SessionState
 from tools.shapes import EVENTS, SHAPES
@@ -26,9 +28,20 @@ from tools.shapes import EVENTS, SHAPES
 #: Values that are printed, archived, or both, under the name they have here.
 VALUES = (Session, SessionStatus, Terminal, Field, ContextItem, ListedItem, Run, Flags, OutputRef, Usage, ToolOptions,
            SentItem, Activity, Message, Event, WorkSession, Breadcrumb, ImportReport, Imported, ImportedTokens,
-           ImportFailure)  # fmt: skip
+           ImportFailure, Budget, Worker, WorkerTool, ToolOnWorkers)  # fmt: skip
 _COMMENT = re.compile(r"^    (?P<name>\w+): .*?#: (?P<says>.*)$", re.MULTILINE)
 _WIDTH = 100
+#: Tags of key groups that are neither a session's id nor `index`.
+TAGS = {
+    "index": "index-<NN>",
+    "lease": "<task>",
+    "ledger": "@ledger",
+    "tally": "index",
+    "change": "index",
+    "seat": "<user>",
+    "routed": "queue",
+    "worker": "@workers",
+}
 #: What adapters tell of is appended by one script for all of them.
 ADAPTERS = Path(inspect.getfile(errors)).parents[1] / "adapters"
 
@@ -109,7 +122,7 @@ def _settings() -> str:
 def _keys() -> str:
     rows = []
     for group, keys in KEY_GROUPS.items():
-        tag = "<task>" if group == "lease" else "index" if group.endswith("index") else "<id>"
+        tag = TAGS.get(group, "index" if group.endswith("index") else "<id>")
         start = "" if group == "queue" else f"<ns>:{{{tag}}}"
         rows += [(f"`{start}{key.suffix}`", group, key.type, key.holds, key.writers) for key in keys]
     return _page(
@@ -117,8 +130,10 @@ def _keys() -> str:
         "Every key of a session carries its id as hash tag: one script may touch them all, on one server and on a "
         "cluster. Their number is constant, so renewing their TTL costs the same however long the session is. All of "
         "them always have a TTL.",
-        "Keys with the tag `index` span sessions. They are written after the session itself, can be rebuilt from the "
-        "sessions, and are never trusted as truth. An entry whose session is gone from the server is listed as it was "
+        f"Keys with the tag `index` span sessions; those of the index of sessions are in {SHARDS} shards, `index-00` "
+        f"to `index-{SHARDS - 1}`, by the CRC-32 of the session's id. They are written after the session itself, can "
+        "be rebuilt from the sessions, and are never trusted as truth. An entry whose session is gone from the server "
+        "is listed as it was "
         "until the next sweep has read it; then it is shown as archived, or as an orphan where there is no archive of "
         "it either.",
         table(("key", "group", "type", "holds", "written by"), rows),
@@ -191,9 +206,19 @@ def _events() -> str:
     )
 
 
+#: Codes that commands print and that are no exception of the library's: what happens around a command.
+_ONLY_OF_COMMANDS = {
+    "cut_off": "The process that ran the command was killed in the middle of it.",
+    "os_error": "The system refused something: a disk, a file or a pipe that the command was to use.",
+    "output_closed": "Standard output is closed, and there would be nothing to print to.",
+    "internal": "A fault of Maestro's own; `MAESTRO_DEBUG=1` prints what is to be reported.",
+}
+
+
 def _errors() -> str:
     found = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.MaestroError)]
     rows = [(f"`{one.code}`", str(one.exit_code), (one.__doc__ or "").splitlines()[0]) for one in found]
+    rows += [(f"`{code}`", "1", meaning) for code, meaning in _ONLY_OF_COMMANDS.items()]
     exits = [
         ("0", "done"),
         ("1", "the work itself failed"),
@@ -207,7 +232,7 @@ def _errors() -> str:
         "Errors and exit codes",
         "An error is one line on stderr: what, the present state, what to do next. With `--json` it is "
         '`{"error": {"code", "message", "hint"}}`. Codes are stable. In Python each is an exception below '
-        "`maestro_state.MaestroError`, with `code`, `exit_code` and `hint`.",
+        "`maestro_state.MaestroError`, with `code`, `exit_code` and `hint`; only commands print the last four.",
         table(("exit", "means"), exits),
         table(("error.code", "exit", "meaning"), rows),
     )

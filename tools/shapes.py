@@ -48,8 +48,9 @@ SHAPES: dict[str, str] = {
     "session end": _SESSION,
     "session abort": _SESSION,
     "session fork": _SESSION,
-    "session list": "`sessions`: rows with `id`, `slug`, `state`, `status`, `created_at`, `updated_at`, "
-                    "`finalized_at`, `user_id`, `active`, `archived`, `orphan`, "
+    "session list": "`cursor`: that of the next page with `--limit`, null at the end; `sessions`: rows with `id`, "
+                    "`slug`, `state`, `status`, `created_at`, `updated_at`, `finalized_at`, `user_id`, `active`, "
+                    "`archived`, `orphan`, "
                     "`bound` (`kind`, `key`) where a framework's key means it; `older` when older ones were left out",
     "session status": "[SessionStatus](#sessionstatus)",
     "status": "[SessionStatus](#sessionstatus)",
@@ -71,13 +72,17 @@ SHAPES: dict[str, str] = {
     "wait": "`runs` of [Run](#run)",
     "cancel": "[Run](#run)",
     "tool list": "`tools` with `name`, `path`, `last_check`, `status`, `notes`",
-    "tool check": "`tools`, as `tool list`",
+    "tool check": "`tools`, as `tool list`; with `--workers` of [ToolOnWorkers](#toolonworkers)",
     "watch": "one [Event](events.md) a line, with `id`, `ts`, `type`, `data`",
     "message add": "[Message](#message) with `timestamp`",
     "messages": "`messages` of [Message](#message) with `timestamp`",
     "search": "`results` with `session_id`, `slug`, `kind`, `entry`, `role` of a message, `ts`, `snippet`; `total`; "
               "`skipped` when something could not be read; with `--rebuild` `sessions`, `entries`",
-    "usage": "`by`, `rows` with `key`, `runs`, `tokens_input`, `tokens_output`, `cost`, `runs_without_cost`; `total`",
+    "usage": "`by`, `rows` with `key`, `runs`, `tokens_input`, `tokens_output`, `cost`, `runs_without_cost`; `total`; "
+             "`budgets` of [Budget](#budget) where there are any",
+    "budget set": "[Budget](#budget)",
+    "budget list": "`budgets` of [Budget](#budget)",
+    "budget remove": "`removed`: how many",
     "export": "`path`, `format`, `warnings`",
     "import": "[ImportReport](#importreport); with `--follow` `session_id`, `messages`",
     "pull": "`session_id`, `path`, `files`, `bytes`, `written`, `trashed`",
@@ -89,9 +94,11 @@ SHAPES: dict[str, str] = {
     "token list": "`tokens` with `id`, `user`, `role`, `created_at`, `expires_at`, `last_used_at`, `parent`",
     "token revoke": "`revoked`",
     "mcp install": "`tool`, `scope`, `status` = installed, updated, removed or unchanged, `done`, `path`, `entry`, "
-                   "`commands` of the tool itself",
-    "stack status": "`running`, `address`, `pid`, `workers`, `server_version`",
-    "stack stop": "`stopped`",
+                   "`commands` of the tool itself, `missing`: what has to be installed before it can run, or null",
+    "workers": "`workers` of [Worker](#worker), each with `projects`",
+    "stack status": "`running`, `address`, `pid`, `workers`, `server_version`, `serve`",
+    "stack stop": "`stopped`; `with_runs`: sessions in which runs were open, if any; `unwritten`: how many are not "
+                  "archived, if any",
     "config": "`settings` with `name`, `value`, `source`",
     "trust": "`project`, `trusted`, `revoked`",
     "doctor": "`checks` with `name`, `status` (`ok`, `warn`, `fail`), `detail`, `fix`",
