@@ -5,22 +5,24 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 DOCS := .venv-docs
 REACH := .venv-reach
+MCP_SUITE := .mcp-suite
 PIP := $(BIN)/pip --disable-pip-version-check -q
 # Words for `make bench`: questions to ask instead of all, and options.
 QUESTIONS ?=
-# Two cores are the least a machine has; more workers than cores make real servers wait for each other.
-WORKERS ?= 2
+# Two cores are the least a machine has, and most of a test is waiting for real servers: two for each core.
+WORKERS ?= 4
 
 # The real AI tools, for `make test-tools`.
-TOOLS := .tools
+REAL_TOOLS := .tools
 
-.PHONY: help demo test test-tools test-reach lint generate bench docs setup clean
+.PHONY: help demo test test-tools test-reach chromium test-image lint generate bench docs setup clean
 
 help:
 	@echo "make demo      show Maestro at work: one session, three terminals"
 	@echo "make test      set everything up and run every check and test"
 	@echo "make test-tools  install the six real AI tools and try each through Maestro (no account needed)"
 	@echo "make test-reach  run the adapters and servers against the frameworks they are for (installs them)"
+	@echo "make test-image  carry out the Dockerfile without Docker, as root on a Debian, and call what is in the images"
 	@echo "make lint      ruff, mypy, import rules, generated code"
 	@echo "make generate  write the generated code and documents anew"
 	@echo "make bench     measure Maestro beside the limit and its peers"
@@ -44,18 +46,19 @@ test: setup lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 # Over a gigabyte, so not a part of `make test`: into a folder of their own, asked by nobody but this.
-$(TOOLS)/.installed: tests/real_tools/package.json
-	mkdir -p $(TOOLS)
-	cp tests/real_tools/package.json $(TOOLS)/package.json
-	npm install --prefix $(TOOLS) --no-audit --no-fund --silent
-	$(PYTHON) -m venv $(TOOLS)/llm
-	$(TOOLS)/llm/bin/pip --disable-pip-version-check -q install llm==0.36
+$(REAL_TOOLS)/.installed: tests/real_tools/package.json
+	mkdir -p $(REAL_TOOLS)
+	cp tests/real_tools/package.json $(REAL_TOOLS)/package.json
+	npm install --prefix $(REAL_TOOLS) --no-audit --no-fund --silent
+	$(PYTHON) -m venv $(REAL_TOOLS)/llm
+	$(REAL_TOOLS)/llm/bin/pip --disable-pip-version-check -q install llm==0.36
 	@touch $@
 
-test-tools: setup $(TOOLS)/.installed
-	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$(CURDIR)/$(TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.real_tools.matrix --write
+test-tools: setup $(REAL_TOOLS)/.installed
+	PATH="$(CURDIR)/$(REAL_TOOLS)/node_modules/.bin:$(CURDIR)/$(REAL_TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.real_tools.matrix --write
 	$(PIP) install -c tests/constraints.txt -c tests/reach/constraints.txt -e ".[mcp]"
-	PATH="$(CURDIR)/$(TOOLS)/node_modules/.bin:$$PATH" $(BIN)/python -m tests.real_tools.agents
+	PATH="$(CURDIR)/$(REAL_TOOLS)/node_modules/.bin:$$PATH" $(BIN)/python -m tests.real_tools.agents
+	PATH="$(CURDIR)/$(REAL_TOOLS)/node_modules/.bin:$(CURDIR)/$(REAL_TOOLS)/llm/bin:$$PATH" $(BIN)/python -m tests.real_tools.sitting
 
 # The frameworks bring a hundred packages: into an environment of their own, which `make test` does without.
 $(REACH)/.installed: pyproject.toml tests/constraints.txt tests/reach/constraints.txt
@@ -64,8 +67,37 @@ $(REACH)/.installed: pyproject.toml tests/constraints.txt tests/reach/constraint
 		-e ".[dev,reach]"
 	@touch $@
 
-test-reach: $(REACH)/.installed
-	$(REACH)/bin/pytest -n $(WORKERS) --dist loadgroup -o filterwarnings=default tests/reach
+# The frameworks' own tests are in their source distributions alone; nothing of them is kept here.
+$(REACH)/suites/.fetched: $(REACH)/.installed
+	@$(REACH)/bin/pip --disable-pip-version-check -q download --no-deps --no-binary langgraph,openai-agents,claude-agent-sdk \
+		-c tests/constraints.txt -c tests/reach/constraints.txt -d $(REACH)/suites langgraph openai-agents claude-agent-sdk \
+		&& touch $@ || echo "the frameworks' own tests could not be fetched, and are skipped"
+
+# The page is tested in the system's Chromium: brought where that can be done, and said where it cannot.
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null 2>&1; } \
+		|| echo "no chromium, and none to be had without root: tests of the page are skipped (apt-get install chromium)"
+
+# The protocol's own suite comes from npm: brought where that is, and said where it is not.
+$(MCP_SUITE)/.installed: tests/reach/mcp_suite/package.json
+	mkdir -p $(MCP_SUITE)
+	cp tests/reach/mcp_suite/package.json $(MCP_SUITE)/package.json
+	npm install --prefix $(MCP_SUITE) --no-audit --no-fund --silent --ignore-scripts
+	@touch $@
+
+.PHONY: mcp-suite
+mcp-suite:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(MCP_SUITE)/.installed; \
+		else echo "no npm: the suite of MCP is skipped"; fi
+
+# The page apart: what drives the browser keeps an event loop of its own running, which no awaited test may meet.
+test-reach: $(REACH)/.installed $(REACH)/suites/.fetched chromium mcp-suite
+	$(REACH)/bin/pytest -n $(WORKERS) --dist loadgroup -o filterwarnings=default tests/reach --ignore-glob='*/test_page_*'
+	$(REACH)/bin/pytest -n 2 --dist loadfile -o filterwarnings=default tests/reach/test_page_*.py
+
+# As root on a Debian: what cannot be tried where there is no Docker engine is tried without one.
+test-image: setup
+	$(BIN)/python -m tests.real_image.build
 
 lint: setup
 	$(BIN)/ruff check .
@@ -102,4 +134,4 @@ docs: $(DOCS)/.installed
 	@echo "site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DOCS) $(REACH) $(TOOLS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(DOCS) $(REACH) $(MCP_SUITE) $(REAL_TOOLS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
