@@ -164,11 +164,6 @@ def note(text: str, *, quiet: bool = False) -> None:
         sys.stderr.write((dimmed(text) if quiet else text) + "\n")
 
 
-def confirmed(question: str) -> bool:
-    """Ask a person; True for yes."""
-    return click.confirm(safe(question))
-
-
 def raw(content: bytes, *, exact: bool = False) -> None:
     """Print content at once: byte for byte into a pipe or when `exact`, made harmless on a terminal."""
     if exact or not is_terminal():

@@ -210,8 +210,10 @@ def _confirmed(app: App, content: bytes, how: dict[str, Any], *, as_json: bool) 
     preview = app.maestro.runs.preview(content, **how)
     if as_json or sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("--confirm asks, and there is nobody to ask here", hint="leave it out, or see it with --dry")
+    from maestro_cli.screen.question import confirmed
+
     _show_preview(preview.argv, preview.stdin)
-    return iso(now_ms()) if output.confirmed("Send this?") else None
+    return iso(now_ms()) if confirmed("Send this?") else None
 
 
 def _show_dry(app: App, started: Run, *, as_json: bool) -> None:

@@ -281,8 +281,10 @@ def delete(app: App, ref: str, yes: bool, trash: bool, as_json: bool) -> int:
         if as_json or sys.stdin is None or not sys.stdin.isatty():
             what = "moved to the trash" if trash else "removed for good"
             raise UsageError(f"{session_id} would be {what}", hint="add --yes to do it without asking")
+        from maestro_cli.screen.question import confirmed
+
         question = f"Move {session_id} to the trash" if trash else f"Remove {session_id} and everything in it for good"
-        if not output.confirmed(f"{question}?"):
+        if not confirmed(f"{question}?"):
             output.warning("nothing removed")
             return 1
     deleted = app.maestro.sessions.delete(session_id, trash=trash)
