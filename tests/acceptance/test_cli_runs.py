@@ -36,7 +36,8 @@ class Screen:
         if pid == 0:
             os.chdir(folder)
             os.environ["TERM"] = "xterm"
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as on any terminal; `nohup make test` ignores it for all
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_DFL)  # as on any terminal; `nohup make test &` ignores them for all
             os.execvp(program[0], [*program, *words])
         self.pid = pid
         self.seen = b""
