@@ -9,6 +9,7 @@ unnoticed costs time, nothing else.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -205,10 +206,23 @@ def run_scheduler(project: str) -> int:
 
 
 def _stopped_by_signals() -> threading.Event:
-    """Return what is set when this process is asked to stop; a second signal says nothing new."""
+    """Return what is set when this process is asked to stop; a second signal says nothing new.
+
+    Not by the handlers: they run in the thread that waits for it, between two steps of the wait, which may hold the
+    lock that setting it takes. A thread of its own hears of the signals, by what Python writes when it takes one.
+    """
     stopping = threading.Event()
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+        signal.signal(number, lambda _number, _frame: None)
+
+    def hear() -> None:
+        os.read(told, 1)
+        stopping.set()
+
+    threading.Thread(target=hear, daemon=True).start()
     return stopping
 
 
