@@ -21,6 +21,7 @@ from maestro_state.mirror.layouts.work import (
     decode_breadcrumb,
     open_folder,
 )
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import Breadcrumb
 from maestro_state.models.work_names import BASE, BREADCRUMBS, REJECTED, WorkPath, file_stamp, is_depth
 
@@ -176,7 +177,7 @@ class Mailbox:
                         if place.status(note.name) is None:
                             aside.move(name, note.name, into=place)
                             aside.remove(noted)
-                except (msgspec.DecodeError, InvalidValue, WorkFailed, FileNotFoundError):
+                except (*UNDECODABLE, InvalidValue, WorkFailed, FileNotFoundError):
                     continue  # stays where it is, with its reason
 
     def _named(self, source: str) -> str:

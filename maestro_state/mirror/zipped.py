@@ -18,6 +18,7 @@ from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.writer import replacing
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.vocabulary import FROZEN
 
 #: Most bytes that an archive may have in all, and most that one of the zip's may become.
@@ -76,7 +77,7 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
 def _id_in(head: bytes, path: str) -> str:
     try:
         session_id = msgspec.json.decode(head, type=_Head).session_id
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"the manifest in {path} is damaged") from error
     if len(head) > MANIFEST_BYTES or not is_session_id(session_id):
         raise FileCorrupt(f"the manifest in {path} is not a session's")

@@ -21,6 +21,7 @@ from maestro_state.fs.opening import write_all
 from maestro_state.mirror.layouts.session import pretty
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_stream_id
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import DEPTH_MAX, Accepted, Breadcrumb, WorkSession, breadcrumb_of
 from maestro_state.models.work_names import (
     BASE,
@@ -92,7 +93,7 @@ def _foreign_fields(content: bytes | None, place: str) -> dict[str, Any]:
         return {}
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         where = os.path.join(place, RECORD_FILE)
         raise FileCorrupt(f"{where} cannot be read: {error}", hint="correct it, or move it away") from error
     return {name: value for name, value in document.items() if name not in WorkSession.__struct_fields__}
@@ -219,7 +220,7 @@ def _ids_of(place: Folder, stem: str) -> list[str | None]:
 def _id_in(content: bytes) -> str | None:
     try:
         found = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     value = found.get("breadcrumb_id") if isinstance(found, dict) else None
     return value if isinstance(value, str) else None
@@ -229,10 +230,10 @@ def decode_breadcrumb(content: bytes, depth: str, name: str) -> Breadcrumb:
     """Read a breadcrumb file; what it does not say comes from where it lies and what it holds."""
     try:
         document = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"not JSON: {error}") from error
     except RecursionError as error:
         raise InvalidValue("not JSON that can be read: nested too deeply") from error
+    except UNDECODABLE as error:
+        raise InvalidValue(f"not JSON: {error}") from error
     return breadcrumb_of(
         document,
         timestamp=name.removesuffix(".json").split("-")[0],
@@ -259,7 +260,7 @@ def _record_of(content: bytes, path: WorkPath, modified: str) -> WorkSession:
         said = {name: value for name, value in document.items() if value is not None}
         said |= {name: _moment(said[name], modified) for name in ("created", "modified") if name in said}
         return msgspec.convert(empty | {"parent_session_id": parent} | said | fixed, WorkSession)
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
+    except (*UNDECODABLE, AttributeError):
         unreadable = empty | {"status": UNREADABLE, "parent_session_id": parent} | fixed
         return msgspec.convert(unreadable, WorkSession)
 
