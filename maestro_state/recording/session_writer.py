@@ -56,7 +56,6 @@ class SessionWriter:
         return bool(self._open)
 
     def close(self) -> None:
-        """Close the connections."""
         self._maestro.close()
 
     def write(self, entries: Sequence[Entry]) -> None:

@@ -229,7 +229,6 @@ def json_line(value: Any) -> bytes:
 
 
 def json_lines(values: list[Any]) -> bytes:
-    """Write JSON Lines."""
     return _encoder.encode_lines(values)
 
 
