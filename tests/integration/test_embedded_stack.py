@@ -18,7 +18,7 @@ from maestro_state.local import embedded, handover
 from maestro_state.local.embedded.paths import data_path, socket_address
 from maestro_state.local.embedded.probe import open_server, read_info
 from tests.support.cli_runs import printed
-from tests.support.embedded_project import call, end, is_alive, run_python, servers, supervisors, temporary_project
+from tests.support.embedded_project import call, end, ended_project, is_alive, run_python, servers, supervisors
 from tests.support.waiting import wait_until
 
 WAIT_FOREVER = "import threading; threading.Event().wait()"
@@ -48,12 +48,7 @@ parts = lambda loop, log: [Reluctant(dummy, log)]
 raise SystemExit(supervise(root, idle_s=float(sys.argv[2]), parts=parts, gone_s=float(sys.argv[3])))
 """
 
-
-@pytest.fixture
-def project():
-    """Give a fresh project folder."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 def start_supervisor(root: Path, *, idle_s: float = 600, gone_s: float = 600) -> subprocess.Popen[bytes]:
