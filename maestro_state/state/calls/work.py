@@ -206,12 +206,7 @@ def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
         metadata=entry.metadata,
     )
     return WorkView(
-        record=record,
-        path=path,
-        accepted=entry.accepted,
-        applied=entry.applied,
-        cursor=cursor,
-        last_id=entry.last_id,
+        record=record, path=path, accepted=entry.accepted, applied=entry.applied, cursor=cursor, last_id=entry.last_id
     )
 
 
