@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from lzma import LZMAError
 from typing import IO
 
 import msgspec
@@ -28,6 +31,11 @@ RATIO_MAX = 2000
 _MANIFEST_RATIO_MAX = 50
 _PIECE = 1 << 20
 
+#: What zipfile raises of a damaged zip, and what each way of packing does.
+_UNREADABLE = (
+    zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, OSError, zlib.error, LZMAError,
+)  # fmt: skip
+
 
 class _Head(msgspec.Struct):
     session_id: str
@@ -38,10 +46,18 @@ def read_zip(home: Home, content: IO[bytes], path: str, *, dry_run: bool = False
 
     Raises FileCorrupt for one that is damaged or no archive, Conflict where this checkout's goes further.
     """
+    with _readable(path):
+        file = zipfile.ZipFile(content)
+    with file:
+        return _taken(home, file, path, dry_run=dry_run)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Refuse what cannot be read of a zip."""
     try:
-        with zipfile.ZipFile(content) as file:
-            return _taken(home, file, path, dry_run=dry_run)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        yield
+    except _UNREADABLE as error:
         raise FileCorrupt(f"{path} is not a zip that can be read ({error})") from error
 
 
@@ -53,7 +69,7 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
     told = file.getinfo(found[0])
     if told.file_size > min(MANIFEST_BYTES, _MANIFEST_RATIO_MAX * (told.compress_size + 1024)):
         raise FileCorrupt(f"the manifest in {path} would become larger than any session's")
-    with file.open(found[0]) as part:
+    with _readable(path), file.open(found[0]) as part:
         head = part.read(MANIFEST_BYTES + 1)
     session_id = _id_in(head, path)
     prefix = found[0][: -len(layout.MANIFEST)]
@@ -67,9 +83,11 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
     with replacing(home, session_id) as generation:
         arrival = Arrival(generation)
         arrival.take(layout.MANIFEST, head)
-        for name in manifest.files:
-            with file.open(prefix + name) as part:
-                _pour(part, name, arrival, manifest.files[name].size)
+        for name, entry in manifest.files.items():
+            for piece in _pieces(file, prefix + name, entry.size, path):
+                arrival.take(name, piece)
+            if not entry.size:
+                arrival.take(name, b"")
         arrival.finish()
     return session_id, status
 
@@ -115,11 +133,10 @@ def _check_sizes(file: zipfile.ZipFile, prefix: str, manifest: layout.Manifest, 
             raise FileCorrupt(f"{path} would become larger than any archive")
 
 
-def _pour(part: IO[bytes], name: str, arrival: Arrival, size: int) -> None:
-    """Hand a file on piece by piece, never more of it than was announced."""
+def _pieces(file: zipfile.ZipFile, name: str, size: int, path: str) -> Iterator[bytes]:
+    """Yield a file piece by piece, never more of it than was announced."""
     left = size
-    while piece := part.read(min(_PIECE, left + 1)):
-        arrival.take(name, piece)
-        left -= len(piece)
-    if size == 0:
-        arrival.take(name, b"")
+    with _readable(path), file.open(name) as part:
+        while piece := part.read(min(_PIECE, left + 1)):
+            yield piece
+            left -= len(piece)
