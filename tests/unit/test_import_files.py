@@ -173,6 +173,21 @@ def test_a_damaged_zip_is_named_however_it_was_packed(
     assert len(other.histories.import_files([path]).imported) == 1
 
 
+@pytest.mark.parametrize("content", ["é", "e", "e==="])
+def test_bytes_that_are_none_are_named(origin: Maestro, other: Maestro, session_id: str, tmp_path: Path, content: str):
+    """What should be base64 may be anything; whole, the document is taken."""
+    path = exported(origin, session_id, "json", tmp_path / "one.json")
+    document = json.loads(path.read_bytes())
+    document["context"] = [{"id": "ctx-0001", "kind": "text", "source": {}, "snapshot": {"blob": "x", "digest": "y"},
+                            "state": "active", "content_base64": content}]  # fmt: skip
+    path.write_text(json.dumps(document))
+    (error,) = other.histories.import_files([path]).errors
+    assert "is damaged" in error.reason
+    document["context"][0]["content_base64"] = "eA=="
+    path.write_text(json.dumps(document))
+    assert len(other.histories.import_files([path]).imported) == 1
+
+
 def test_what_is_no_export_is_named(other: Maestro, tmp_path: Path):
     """Any JSON, any page, nothing at all; a document whose ids lead outside."""
     evil = {"format": 1, "session": {"id": "a--bbbbbb", "state": "finalizada"}, "runs": [{"id": "../../x"}]}
