@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.acceptance.test_cli_runs import Screen
 from tests.support.cli_runs import MAESTRO, maestro_command, printed
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 def test_the_help_of_a_group_says_whole_what_each_command_does(tmp_path: Path):

@@ -71,7 +71,6 @@ class Entries:
     """What a framework writes in one step, in the order it is to be read again; nothing is done before it is sent."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._expected: list[Any] = []
         self._parts: list[Any] = []
 

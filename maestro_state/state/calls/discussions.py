@@ -1,4 +1,4 @@
-"""Calls on discussions: start, add an event, finish, read. What lies on disk is the business of transcripts/."""
+"""Calls on discussions: start, add an event, finish, read. What lies on disk is in `mirror`."""
 
 from __future__ import annotations
 

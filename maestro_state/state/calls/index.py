@@ -18,6 +18,7 @@ from maestro_state.models.binding import read as read_bound
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.keys import named, shard_of
@@ -249,7 +250,7 @@ def _listed(values: Sequence[bytes | None], view: View) -> Listed:
     joined = _joined(values)
     try:
         rows = _decode_rows(joined)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         rows = [*_each(values, _decode_odd)]
     # Both in one pass: rows just decoded are in no cache, so each pass over all of them costs as much as decoding.
     doubtful, now_ms = [], view.now_ms
@@ -268,7 +269,7 @@ def rows_of(values: list[bytes | None], view: View) -> list[LiveSummary]:
 def _each(values: Sequence[bytes | None], decode: Callable[[bytes], list[Row]]) -> Iterator[Row]:
     """Decode rows one by one, those that are none left out: one damaged row must not hide the others."""
     for value in filter(None, values):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(*UNDECODABLE):
             yield from decode(value)
 
 
@@ -276,7 +277,7 @@ def entries_of(values: Sequence[bytes | None]) -> list[IndexEntry]:
     """Read rows of the index, those that are damaged left out."""
     try:
         return _decode(_joined(values))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return [*_each(values, _decode)]
 
 

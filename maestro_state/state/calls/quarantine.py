@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.keys import INDEX_KEYS, SESSION_KEYS
@@ -57,7 +58,7 @@ def rows(terms: Terms) -> Query:
             try:
                 row = msgspec.json.decode(value, type=_Row)
                 found.append(Quarantined(name.decode(), row.code, row.reason, row.seen_ms))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNDECODABLE:
                 continue
         return sorted(found, key=lambda one: one.id)
 

@@ -76,8 +76,6 @@ def use_token(terms: Terms, token_id: str, now_ms: int) -> Call:
 
 
 def revoke_token(terms: Terms, token_id: str) -> Call:
-    """Forget a token."""
-
     def read(reply: list[Any]) -> str:
         if text(reply[0]) != "OK":
             raise NotFound(f"there is no token '{token_id[:40]}'", hint="maestro token list")

@@ -10,6 +10,7 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue
 from maestro_state.models.schema import check
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import DEPTH_MAX, WorkSession, WorkView
 from maestro_state.models.work_names import WorkPath, breadcrumbs_dir
 from maestro_state.state.calls.replies import accept_work, text
@@ -205,12 +206,7 @@ def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
         metadata=entry.metadata,
     )
     return WorkView(
-        record=record,
-        path=path,
-        accepted=entry.accepted,
-        applied=entry.applied,
-        cursor=cursor,
-        last_id=entry.last_id,
+        record=record, path=path, accepted=entry.accepted, applied=entry.applied, cursor=cursor, last_id=entry.last_id
     )
 
 
@@ -234,10 +230,10 @@ def _entries(rows: list[bytes]) -> list[WorkEntry]:
     """Read rows of the index; one that is damaged does not hide the others."""
     try:
         return _decode_entries(b"[" + b",".join(rows) + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         found = []
         for row in rows:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with suppress(*UNDECODABLE):
                 found += _decode_entries(b"[" + row + b"]")
         return found
 

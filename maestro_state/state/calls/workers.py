@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.worker import Worker
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
@@ -44,7 +45,7 @@ def _row(stored: bytes) -> tuple[int, Worker] | None:
     try:
         found = msgspec.json.decode(values, type=Worker)
         return (int(seen), found) if _PROFILE.fullmatch(found.queue) else None
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, *UNDECODABLE):
         return None
 
 
