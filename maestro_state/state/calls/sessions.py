@@ -13,7 +13,7 @@ from maestro_state.models.names import slug_of
 from maestro_state.models.run import ToolOptions
 from maestro_state.models.schema import check
 from maestro_state.models.session import SETTABLE, Counters, Field, Session, Stats
-from maestro_state.state.calls.replies import accept, text
+from maestro_state.state.calls.replies import accept, text, word_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.calls.values import check_size, json_bytes, text_bytes
 from maestro_state.state.scripts import Call, Query, load
@@ -66,7 +66,7 @@ def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> C
 def delete_session(terms: Terms, session_id: str, *, only_archived: bool = False) -> Call:
     """Remove a session from the server for good; words: OK, NOT_FOUND, and MOVED when the disk has not all of it."""
     args = (int(only_archived),)
-    return Call(load("delete_session"), terms.keys.session(session_id), args, lambda reply: text(reply[0]))
+    return Call(load("delete_session"), terms.keys.session(session_id), args, word_of)
 
 
 def has_session(terms: Terms, session_id: str) -> Query:
