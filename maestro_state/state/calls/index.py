@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.models.binding import Bound
-from maestro_state.models.binding import read as read_bound
+from maestro_state.models.binding import Bound, pair_of
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
@@ -142,7 +141,6 @@ _PLACE_COST = 16
 def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
     """Read what includes/summary.lua answers."""
     last_id, state, created_at, last_activity, ttl_ms, user_id, tool, frozen_at, archived_id, stored = summary
-    bound = read_bound(stored)
     return IndexEntry(
         last_id=last_id.decode(),
         id=session_id,
@@ -154,7 +152,7 @@ def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
         tool_active=tool.decode() if tool else None,
         frozen_ms=int(frozen_at) if frozen_at else None,
         archived_id=archived_id.decode() if archived_id else None,
-        bound=(bound.kind, bound.key) if bound else None,
+        bound=pair_of(stored) if stored else None,
     )
 
 
