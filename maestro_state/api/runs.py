@@ -125,7 +125,8 @@ class Runs(LiveRuns):
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         environment = os.environ if environment is None else environment
         choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
-        parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
+        seen = choice.seen
+        parts = self._parts.gather(session, piped, history, seen, continues=choice.before is not None)
         content = prompt.encode() if isinstance(prompt, str) else prompt
         needs = Needs(tool=choice.tool.name, folder=session.working_directory, labels=check_labels(labels))
         reached = [] if dry else self.handover.reach()
@@ -138,6 +139,7 @@ class Runs(LiveRuns):
                 holders = []
             if holders:
                 ops.check_variables(env, environment)
+            user_most, session_most = (0, 0) if dry else self._routes.most_at_once(self._settings)
             request = ops.RunRequest(
                 tool=choice.tool.name,
                 prompt_source=prompt_source,
@@ -151,16 +153,16 @@ class Runs(LiveRuns):
                 holders=tuple(holder.name for holder in holders),
                 options=choice.options,
                 continues=choice.before.id if choice.before else None,
-                seen=choice.seen,
+                seen=seen,
                 terminal=terminal,
                 working_directory=place,
                 traceparent=self._span(traceparent, environment),
                 edits_told=choice.tell(session, say),
-                runs_most=0 if dry else self._routes.runs_per_session(self._settings.runs_per_session),
+                runs_most=session_most,
                 priority=priority,
                 labels=needs.labels,
             )
-            seat, stamp = self._take_seat(session.id, request, idempotency_key), self._server.stamp(idempotency_key)
+            seat, stamp = self._take_seat(session.id, user_most, idempotency_key), self._server.stamp(idempotency_key)
             try:
                 run_id, summary = self._start(session.id, choice.tool, request, content, parts, stamp, idempotency_key)
                 if not dry:
@@ -187,9 +189,9 @@ class Runs(LiveRuns):
             self._server.fetch(ops.was_called(self._server.terms, session_id, idempotency_key))
         )
 
-    def _take_seat(self, session_id: str, request: ops.RunRequest, idempotency_key: str | None) -> str | None:
+    def _take_seat(self, session_id: str, most: int, idempotency_key: str | None) -> str | None:
         """Take a seat where only so many runs of a user may be open at once."""
-        if request.dry or not (most := self._routes.runs_per_user(self._settings.runs_per_user)):
+        if not most:
             return None
         try:
             return self._ledger.take_seat(most, idempotency_key)
