@@ -104,7 +104,8 @@ class Runs(LiveRuns):
         priority: str = "normal",
         labels: Sequence[str] = (),
     ) -> Run:
-        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
+        """Record a run with the context as it is now, wake a worker for it and return it as recorded. A dry one is only
+        recorded.
 
         Carried out on this machine the tool sees `environment`, by default this process's own; elsewhere it sees its
         worker's, cut down to what it needs and the names in `env`.
@@ -164,13 +165,13 @@ class Runs(LiveRuns):
             )
             seat, stamp = self._take_seat(session.id, user_most, idempotency_key), self._server.stamp(idempotency_key)
             try:
-                run_id, summary = self._start(session.id, choice.tool, request, content, parts, stamp, idempotency_key)
+                run, summary = self._start(session.id, choice.tool, request, content, parts, stamp, idempotency_key)
+                if idempotency_key:  # who repeats a call asked for the run before: its job must be known for the same
+                    run = self.read(run.id, session.id)
                 if not dry:
                     needs = msgspec.structs.replace(needs, holders=request.holders)
-                    # Who repeats a call asked for the run before: its job must be known for the same.
-                    asked_ms = from_iso(self.read(run_id, session.id).created_at) if idempotency_key else stamp.now_ms
-                    turn = turn_ms(asked_ms, priority)
-                    waiting = Waiting(session_id=session.id, run_id=run_id, fence=0, turn_ms=turn, needs=needs)
+                    turn = turn_ms(from_iso(run.created_at), priority)
+                    waiting = Waiting(session_id=session.id, run_id=run.id, fence=0, turn_ms=turn, needs=needs)
                     self._wake(waiting, holders, environment)
             except MaestroError:
                 with suppress(MaestroError):  # why there is no run is what matters
@@ -179,9 +180,9 @@ class Runs(LiveRuns):
         finally:
             close_all(reached)
         # Last: the worker is on its way meanwhile.
-        self._name_seat(seat, session.id, run_id)
+        self._name_seat(seat, session.id, run.id)
         self._server.note(session.id, summary)
-        return self.read(run_id, session.id)
+        return run
 
     def _is_repeat(self, session_id: str, idempotency_key: str | None) -> bool:
         """Tell whether this was asked before: a repeat gets the first one's answer, whatever has changed since."""
@@ -213,19 +214,19 @@ class Runs(LiveRuns):
         parts: PartList,
         stamp: Stamp,
         idempotency_key: str | None,
-    ) -> tuple[str, Any]:
+    ) -> tuple[Run, Any]:
         terms = self._server.terms
         while True:
             seen = self._seen(session_id, request, idempotency_key)
             check_attachable(tool, seen[1])
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen, parts)
             try:
-                run_id, summary = self._server.run(call)
+                started: tuple[Run, Any] = self._server.run(call)
             except ContextChanged:
                 continue  # somebody added or removed an item since it was read
             except (SessionNotFound, SessionExpired) as error:
                 raise self._server.refused(session_id, error) from error
-            return str(run_id.decode()), summary
+            return started
 
     @staticmethod
     def _span(said: str | None, environment: Mapping[str, str]) -> str | None:
