@@ -95,12 +95,8 @@ class Connection(Calls):
         self._keep(self._idle, link)
         return self.call(*command) if type(reply) is ReplyError else reply
 
-    def close(self) -> None:
-        """Close the idle sockets; a later call connects again."""
-        self.forget()
-
     def forget(self) -> None:
-        """Drop every idle socket."""
+        """Close the idle sockets; a later call connects again."""
         for idle in (self._idle, self._idle_blocking):
             while idle:
                 try:
@@ -108,6 +104,8 @@ class Connection(Calls):
                 except IndexError:
                     break  # another thread took the last one
                 link.close()
+
+    close = forget
 
     def _ask(self, idle: list[Link], command: Command, limit_s: float | None) -> Any:
         """Make the first try with as little around it as can be; nearly all end here."""
