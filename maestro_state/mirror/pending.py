@@ -62,7 +62,7 @@ def settle(sessions: Folder, session_id: str) -> None:
         # Else there is no archive to change, or a link in that place: nothing Maestro left.
         if _is_folder(sessions, session_id) and _is_folder(staging, name):
             with Tree(sessions.child(session_id)) as archive, Tree(staging.child(name)) as pending:
-                manifest = read_manifest(archive, session_id)
+                manifest = read_manifest(archive.root, session_id)
                 if manifest is not None:
                     _settle(archive, pending, manifest)
                     archive.root.sync()

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_cli_runs import Screen
+from tests.support.cli_runs import printed
+from tests.support.embedded_project import temporary_project
+from tests.support.process_status import is_pending, state
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 #: Has a thread take the signal where it would wake nobody: as if it came just before the wait.
@@ -168,6 +171,16 @@ def test_a_scheduler_hears_a_signal_in_the_middle_of_its_wait(sets: str, said: s
     assert (done.stdout.strip(), done.stderr) == (said, "")
 
 
+def test_what_is_said_to_stop_a_scheduler_stops_it():
+    """From when it is said on; before, it would be ended by the signal."""
+    with temporary_project() as project:
+        printed(project, "session", "start", "tended")
+        screen = Screen(project, "scheduler")
+        screen.wait_for(b"(Ctrl-C stops)")
+        os.kill(screen.pid, signal.SIGTERM)
+        assert screen.end() == 0
+
+
 @contextmanager
 def started(words: list[str], pass_fds: Sequence[int] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program with all it starts in a group of its own; nothing of that is left at the end."""
@@ -177,14 +190,3 @@ def started(words: list[str], pass_fds: Sequence[int] = ()) -> Iterator[subproce
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def is_pending(pid: int, number: int) -> bool:
-    """Tell whether a signal waits to be taken by any thread of a process."""
-    (mask,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("ShdPnd")]
-    return bool(int(mask.split()[1], 16) & 1 << (number - 1))
-
-
-def state(pid: int) -> str:
-    """Return the letter that the kernel has for what a process's first thread does."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

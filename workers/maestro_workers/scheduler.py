@@ -187,8 +187,8 @@ def _tell_of_rights(maestro: Maestro) -> None:
         _log.warning("account_without_rights", reason=text, remedy="use a worker's account (maestro acl --worker)")
 
 
-def run_scheduler(project: str) -> int:
-    """Be a scheduler until told to stop by SIGTERM or SIGINT. Returns the exit status."""
+def run_scheduler(project: str, ready: Callable[[], None]) -> int:
+    """Be a scheduler until told to stop by SIGTERM or SIGINT, of which `ready` may tell. Returns the exit status."""
     from maestro_state import Maestro
     from maestro_state.local.logs import configure_logs
     from maestro_state.local.process import keep_private
@@ -201,6 +201,7 @@ def run_scheduler(project: str) -> int:
 
     with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
+    ready()
     Scheduler(open_maestro, the_work(cleans=True), stopping).run()
     return 0
 

@@ -13,7 +13,7 @@ from maestro_state.models.schema import check
 from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import DEPTH_MAX, WorkSession, WorkView
 from maestro_state.models.work_names import WorkPath, breadcrumbs_dir
-from maestro_state.state.calls.replies import accept_work, text
+from maestro_state.state.calls.replies import accept_work, text, word_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.scripts import Call, Query, load
 from maestro_state.vocabulary import WORK_ENDED, WorkStatus
@@ -158,7 +158,7 @@ def index_work(terms: Terms, summary: list[Any]) -> Call:
         int(entry.last_id != entry.archived_id),
         entry.ttl_ms + terms.grace_ms,
     )
-    return Call(load("index_session"), terms.keys.work_index, args, lambda reply: text(reply[0]))
+    return Call(load("index_session"), terms.keys.work_index, args, word_of)
 
 
 def keep_work(terms: Terms, now_ms: int, work_id: str, last_id: str) -> Call:
@@ -188,7 +188,7 @@ def overdue_work(terms: Terms, now_ms: int) -> Query:
 
 def forget_work(terms: Terms, work_id: str) -> Call:
     """Take a work session out of the index."""
-    return Call(load("forget_session"), terms.keys.work_index, (work_id,), lambda reply: text(reply[0]))
+    return Call(load("forget_session"), terms.keys.work_index, (work_id,), word_of)
 
 
 def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
