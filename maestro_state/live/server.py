@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from maestro_state.clock import CallSequence, new_idempotency_key
 from maestro_state.errors import (
     DamagedRecord,
@@ -18,6 +16,7 @@ from maestro_state.errors import (
     SessionNotFound,
 )
 from maestro_state.models.schema import check
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.net.faults import ReplyError
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.state.calls.changes import note_change
@@ -44,7 +43,7 @@ RETURN_S = 6
 #: How long those who follow all sessions are told at least that one went, in milliseconds.
 _TOLD_MS = 24 * 3600 * 1000
 #: What reading a reply raises when a record is not what it should be.
-UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, *UNDECODABLE)
 
 
 def damage(error: Exception, key: str) -> MaestroError:
