@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maestro_state.errors.kinds import Conflict, NotFound, Refused, UsageError, WorkFailed
+from maestro_state.vocabulary import SessionState, with_meaning
 
 
 class ContentTooLarge(UsageError):
@@ -124,7 +125,7 @@ class RunsOpen(Refused):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
-            f"session {session_id} is executando: a run is still open",
+            f"session {session_id} is {with_meaning(SessionState.RUNNING)}: a run is still open",
             hint="maestro session end --wait, or --cancel",
         )
 
