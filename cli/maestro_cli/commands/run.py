@@ -55,7 +55,9 @@ _NAMED_MAX = 20
 @click.option(
     "--env", "env", multiple=True, metavar="NAME", help="Hand this variable to the tool on another machine, too."
 )
-@click.option("--retries", type=click.IntRange(0, 10), default=0, help="Times to try again if its worker is lost.")
+@click.option(
+    "--retries", type=click.IntRange(0, 10), default=0, metavar="N", help="Times to try again if its worker is lost."
+)
 @json_option
 @pass_app
 def run(
