@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from maestro_state.errors.kinds import Conflict, NotFound, Refused, UsageError, WorkFailed
 from maestro_state.vocabulary import SessionState, with_meaning
 
@@ -47,11 +49,13 @@ class ToolNotFound(NotFound):
 
     code = "unknown_tool"
 
-    def __init__(self, tool: str, *, is_file: bool = False) -> None:
+    def __init__(self, tool: str, *, is_file: bool = False, near: Sequence[str] = ()) -> None:
         """Name it as the user did; `is_file` where a path leads to one that may not be started."""
         named = f"'{tool[:80]}'"
         if "/" not in tool:
-            text, hint = f"{named} is neither a tool Maestro knows nor a program found on PATH", "maestro tool list"
+            meant = f"; did you mean {' or '.join(near)}?" if near else ""
+            text = f"{named} is neither a tool Maestro knows nor a program found on PATH{meant}"
+            hint = "maestro tool list"
         elif is_file:
             from shlex import quote
 
