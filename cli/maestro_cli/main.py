@@ -147,7 +147,8 @@ def _interrupted() -> int:
 
 def _command_path(arguments: list[str]) -> str:
     """Return the command that a command line names: click does not say where an option lacks its value."""
-    path, found = "maestro", maestro
+    path = "maestro"
+    found: click.Command = maestro
     context = click.Context(maestro, info_name=path)
     for word in arguments:
         one = found.get_command(context, word) if isinstance(found, click.Group) else None

@@ -60,8 +60,9 @@ def check_tools(
 
     with ThreadPoolExecutor(max(_AT_ONCE, os.cpu_count() or 1)) as pool:
         asked = [pool.submit(ask, tool) for tool in tools]
-        for number, _ in enumerate(as_completed(asked) if told else ()):
-            told(number + 1, len(asked))
+        for number, _ in enumerate(as_completed(asked)):
+            if told:
+                told(number + 1, len(asked))
         return [one.result() for one in asked]
 
 
