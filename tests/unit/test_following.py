@@ -42,22 +42,22 @@ def test_who_only_waits_reads_the_same_words(capsys: pytest.CaptureFixture[str])
     """No worker at all is said at once and once; a tool that no worker has as soon as it keeps the run for long."""
     runs = [SimpleNamespace(id="0001", status="running"), SimpleNamespace(id="0002", status="pending")]
     waits = Awaiting(_app("pending"), runs)
-    waits.look(10.0)
+    waits.update(10.0)
     assert capsys.readouterr().err == "maestro: no worker is listening: the run waits until one does (maestro worker)\n"
 
     waits = Awaiting(_app("pending", workers=lambda: 1, waits_for=lambda _: "claude"), runs)
-    waits.look(1.0)
+    waits.update(1.0)
     assert capsys.readouterr().err == ""
-    waits.look(3.0)
-    waits.look(4.0)
+    waits.update(3.0)
+    waits.update(4.0)
     assert capsys.readouterr().err == ("maestro: run 0002 is waiting for claude, and none is there (maestro workers)\n")
 
 
 def test_runs_that_are_carried_out_keep_nobody(capsys: pytest.CaptureFixture[str]):
     """Nothing is said of a worker where none is waited for, or one has taken the run meanwhile."""
-    Awaiting(_app("running"), [SimpleNamespace(id="0001", status="running")]).look(100.0)
+    Awaiting(_app("running"), [SimpleNamespace(id="0001", status="running")]).update(100.0)
     app = _app("success", workers=lambda: 1)
     waits = Awaiting(app, [SimpleNamespace(id="0001", status="pending")])
     app.maestro.runs.workers = lambda: 0
-    waits.look(100.0)
+    waits.update(100.0)
     assert capsys.readouterr().err == ""

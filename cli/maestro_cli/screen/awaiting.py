@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from maestro_cli.app import App
     from maestro_state.models.run import Run
 
-#: How many runs without a worker are looked at each second: what keeps the first ones keeps the others.
-_LOOKED_AT = 4
+#: How many runs without a worker are asked of each second: what keeps the first ones keeps the others.
+_ASKED_OF = 4
 
 
 class Awaiting:
@@ -56,12 +56,12 @@ class Awaiting:
 
     def _tick(self) -> None:
         while not self._over.wait(1.0):
-            self.look(time.monotonic() - self._since)
+            self.update(time.monotonic() - self._since)
 
-    def look(self, waited_s: float) -> None:
+    def update(self, waited_s: float) -> None:
         """Say what has changed for those that wait for a worker, and draw the line anew."""
         keeping = ""
-        for run_id, run in list(self._unclaimed.items())[:_LOOKED_AT]:
+        for run_id, run in list(self._unclaimed.items())[:_ASKED_OF]:
             if self._is_taken(run_id):
                 continue
             state = run.state()
