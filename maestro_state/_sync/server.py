@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from maestro_state.clock import BorrowedSequence, CallSequence, new_idempotency_key
+from maestro_state.clock import CallSequence, new_idempotency_key
 from maestro_state.errors import (
     DamagedRecord,
     MaestroError,
@@ -85,9 +85,12 @@ class Server:
         """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
         return Stamp(self.now_ms(), idempotency_key or new_idempotency_key())
 
-    def sequence(self) -> BorrowedSequence:
+    def sequence(self) -> CallSequence:
         """Lend a sequence for one call: what is done by the thousand leaves one entry per client, not one per call."""
-        return BorrowedSequence(self._sequences)
+        try:
+            return self._sequences.pop()
+        except IndexError:  # not asked for beforehand: another thread may take the last one meanwhile
+            return CallSequence(self._sequences)
 
     def forget(self) -> None:
         """Drop the sequences: a forked child that went on with its parent's would be taken for a repeat of it."""
