@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.test_cli_runs import Screen
 from tests.support.cli_runs import MAESTRO, maestro_command, printed
 from tests.support.embedded_project import ended_project
