@@ -64,6 +64,12 @@ STATE_MEANINGS: dict[str, str] = {
     _S.ABORTED: "given up",
 }
 
+
+def with_meaning(state: str) -> str:
+    """Return a session's state as people are told it: `com_saida · has output`."""
+    return f"{state} · {STATE_MEANINGS[state]}" if state in STATE_MEANINGS else state
+
+
 #: States that accept changes.
 LIVE = (_S.STARTED, _S.WITH_CONTEXT, _S.RUNNING, _S.WITH_OUTPUT)
 

@@ -67,14 +67,28 @@ def _tell_waiting() -> None:
         output.note("waiting for standard input, which is sent with it (--no-stdin: without it)")
 
 
+#: Longest text that is worth repeating in a command to copy, in characters.
+_REPEATED_MAX = 60
+
+
 def json_or_text(field: str, text: str) -> Any:
     """Read a value as the field wants it: a JSON object, or the text itself."""
-    return json_argument(field, text) if SETTABLE.get(field) else text
+    return json_argument(field, text, hint=_as_object(field, text)) if SETTABLE.get(field) else text
 
 
-def json_argument(name: str, text: str) -> Any:
+def _as_object(field: str, text: str) -> str:
+    """Return the command that sets a field to what somebody wrote as plain text; an example where that was JSON."""
+    import shlex
+
+    is_plain = text.isprintable() and len(text) <= _REPEATED_MAX and not text.lstrip().startswith(("{", "["))
+    wanted = {"note": text} if is_plain and text.strip() else {"language": "en"}
+    return f"maestro session set {field} {shlex.quote(msgspec.json.encode(wanted).decode())}"
+
+
+def json_argument(name: str, text: str, *, hint: str | None = None) -> Any:
     """Read a JSON argument; say where it breaks."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidValue(f"{name} is not JSON: {error}") from error
+        reason = str(error).removeprefix("JSON is malformed: ")
+        raise InvalidValue(f"{name} is not JSON: {reason}", hint=hint) from error

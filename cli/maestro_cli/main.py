@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -119,9 +120,8 @@ def run(arguments: list[str]) -> int:
         click.echo(error.format_message())
         return 2 if error.ctx and error.ctx.parent else 0
     except click.UsageError as error:
-        hint = _belongs_before(error) or (f"{error.ctx.command_path} --help" if error.ctx else "maestro --help")
-        # Click sets the choices of an argument that is missing apart with tabs.
-        return _fail(arguments, 2, "usage", " ".join(error.format_message().split()), hint)
+        command = error.ctx.command_path if error.ctx else _command_path(arguments)
+        return _fail(arguments, 2, "usage", _in_our_words(error), _belongs_before(error) or f"{command} --help")
     except click.ClickException as error:
         return _fail(arguments, 2, "usage", error.format_message(), None)
     except (KeyboardInterrupt, click.Abort):
@@ -143,6 +143,29 @@ def _interrupted() -> int:
     if sys.stderr.isatty():
         sys.stderr.write("\n")
     return 130
+
+
+def _command_path(arguments: list[str]) -> str:
+    """Return the command that a command line names: click does not say where an option lacks its value."""
+    path = "maestro"
+    found: click.Command = maestro
+    context = click.Context(maestro, info_name=path)
+    for word in arguments:
+        one = found.get_command(context, word) if isinstance(found, click.Group) else None
+        if one is not None:
+            path, found = f"{path} {word}", one
+    return path
+
+
+#: How click names several things that may be meant.
+_SEVERAL = re.compile(r"\(Did you mean one of: (.+)\?\)")
+
+
+def _in_our_words(error: click.UsageError) -> str:
+    """Say what click says on one line, and what may be meant as it is said of commands."""
+    # The choices of an argument that is missing are set apart with tabs.
+    text = " ".join(error.format_message().split())
+    return _SEVERAL.sub(lambda several: f"Did you mean {several[1].replace(', ', ' or ')}?", text)
 
 
 def _belongs_before(error: click.UsageError) -> str | None:

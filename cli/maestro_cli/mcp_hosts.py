@@ -95,7 +95,9 @@ def own_command() -> list[str]:
     beside = Path(sys.executable).with_name(NAME)
     found = str(beside) if beside.exists() else shutil.which(NAME)
     if found is None:
-        raise NotFound("there is no program maestro to register", hint="install it: pip install 'maestro-state[mcp]'")
+        from maestro_state.local.extras import install_command
+
+        raise NotFound("there is no program maestro to register", hint=f"install it: {install_command('mcp')}")
     return [os.path.abspath(found), "mcp"]
 
 

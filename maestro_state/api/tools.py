@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -94,10 +94,11 @@ class Tools:
         there = dict.fromkeys(found.name for worker in present for found in worker.tools)
         return on_workers([tool] if tool else list(there), present)
 
-    def check(self, tool: str | None = None) -> Rows:
+    def check(self, tool: str | None = None, *, told: Callable[[int, int], None] | None = None) -> Rows:
         """Ask one tool, or every one of the catalogue, for its version; write down what was found.
 
-        Takes a few seconds, more where a tool hangs. A program that an untrusted tools.json names is not started.
+        Takes a few seconds, more where a tool hangs; `told` hears how many have answered, and of how many. A program
+        that an untrusted tools.json names is not started.
         """
         from maestro_state.tools.check import check_tools
 
@@ -108,7 +109,7 @@ class Tools:
             return [ToolRow(error.tool, None, when, MISSING, "neither in the catalogue nor on PATH")]
         check_no_secret(tools[0].name)
         paths = trusted_paths(self._project, self._environment)
-        findings = check_tools(tools, self._environment, when, programs=paths)
+        findings = check_tools(tools, self._environment, when, programs=paths, told=told)
         rows = [finding.row for finding in findings]
         write_rows(self._project, rows, self._environment)
         stamp = "".join(char for char in when[:19] if char.isdigit())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from maestro_state.errors.kinds import Conflict, NotFound, Refused, UsageError, WorkFailed
+from maestro_state.vocabulary import SessionState, with_meaning
 
 
 class ContentTooLarge(UsageError):
@@ -46,11 +49,13 @@ class ToolNotFound(NotFound):
 
     code = "unknown_tool"
 
-    def __init__(self, tool: str, *, is_file: bool = False) -> None:
+    def __init__(self, tool: str, *, is_file: bool = False, near: Sequence[str] = ()) -> None:
         """Name it as the user did; `is_file` where a path leads to one that may not be started."""
         named = f"'{tool[:80]}'"
         if "/" not in tool:
-            text, hint = f"{named} is neither a tool Maestro knows nor a program found on PATH", "maestro tool list"
+            meant = f"; did you mean {' or '.join(near)}?" if near else ""
+            text = f"{named} is neither a tool Maestro knows nor a program found on PATH{meant}"
+            hint = "maestro tool list"
         elif is_file:
             from shlex import quote
 
@@ -124,7 +129,8 @@ class RunsOpen(Refused):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
-            f"session {session_id} is executando: a run is still open", hint="maestro session end --wait, or --cancel"
+            f"session {session_id} is {with_meaning(SessionState.RUNNING)}: a run is still open",
+            hint="maestro session end --wait, or --cancel",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maestro_state.errors.kinds import NotFound, Refused, ServerUnavailable, UsageError, WorkFailed
+from maestro_state.vocabulary import with_meaning
 
 
 class InvalidName(UsageError):
@@ -51,7 +52,9 @@ class NoActiveSession(NotFound):
     code = "no_active_session"
 
     def __init__(self) -> None:
-        super().__init__(hint="maestro session start NAME, or maestro session switch REF")
+        super().__init__(
+            "this checkout has no active session", hint="maestro session start NAME, or maestro session switch REF"
+        )
 
 
 class InvalidTransition(Refused):
@@ -61,7 +64,7 @@ class InvalidTransition(Refused):
 
     def __init__(self, session_id: str, state: str, action: str) -> None:
         super().__init__(
-            f"session {session_id} is {state}; {action} is not possible any more",
+            f"session {session_id} is {with_meaning(state)}; {action} is not possible any more",
             hint=f"maestro session start NAME, or maestro session fork {session_id} NEW",
         )
         self.session_id, self.state, self.action = session_id, state, action

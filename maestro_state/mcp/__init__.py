@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from starlette.applications import Starlette
 
-__all__ = ["MISSING", "asgi_app", "build_server", "serve_stdio", "warm_up"]
+__all__ = ["asgi_app", "build_server", "missing_extra", "serve_stdio", "warm_up"]
 
-#: What to say where the SDK is not installed.
-MISSING = "MCP needs an extra: pip install 'maestro-state[mcp]'"
 #: How long a client waits before it comes back to a stream that was closed, in milliseconds.
 RETRY_MS = 1000
 
@@ -80,7 +78,14 @@ def warm_up(server: MCPServer) -> None:
     answer_nobody(server)
 
 
+def missing_extra() -> str:
+    """Say what to do where the SDK is not installed."""
+    from maestro_state.local.extras import install_command
+
+    return f"MCP needs an extra: {install_command('mcp')}"
+
+
 def _explained(error: ModuleNotFoundError) -> ImportError:
     """Name the extra, if it is what is missing."""
     missing = (error.name or "").partition(".")[0]
-    return ImportError(MISSING, name=error.name) if missing in ("mcp", "mcp_types", "starlette") else error
+    return ImportError(missing_extra(), name=error.name) if missing in ("mcp", "mcp_types", "starlette") else error

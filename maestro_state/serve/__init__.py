@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from maestro_state.serve.app import App
     from maestro_state.serve.options import Options
 
-#: What to say where the packages of the extra are missing.
-MISSING = "maestro serve needs the extra serve: pip install 'maestro-state[serve]'"
-
 
 def build_app(options: Options | None = None, *, project: Any = None, **settings: Any) -> App:
     """Return the ASGI application; raise ImportError naming the extra where its packages are missing."""
@@ -30,4 +27,6 @@ def check_packages() -> None:
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "markdown_it", "nh3", "pygments")):
-        raise ImportError(MISSING)
+        from maestro_state.local.extras import install_command
+
+        raise ImportError(f"maestro serve needs the extra serve: {install_command('serve')}")

@@ -7,8 +7,8 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 
 import msgspec
@@ -19,6 +19,9 @@ from maestro_state.tools.tools_file import MISSING, OK, WARN, ToolRow
 
 #: How long a tool may take to tell its version, in seconds: the first start of one on a busy machine takes ten.
 DEADLINE_S = 30.0
+
+#: How many are asked at once where there are fewer processors: a tool that starts waits for the disk, too.
+_AT_ONCE = 4
 
 #: Names of variables that asking for a version does not need.
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
@@ -44,17 +47,23 @@ def check_tools(
     *,
     programs: Mapping[str, str] | None = None,
     deadline_s: float = DEADLINE_S,
+    told: Callable[[int, int], None] | None = None,
 ) -> list[Finding]:
     """Ask every tool for its version. `programs` name programs to use instead of those on PATH.
 
-    As many at once as there are processors: more would make each other late.
+    As many at once as there are processors, and a few at least: more would make each other late. `told` hears how
+    many have answered, and of how many.
     """
 
     def ask(tool: Tool) -> Finding:
         return _check(tool, environ, when, (programs or {}).get(tool.name), deadline_s)
 
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-        return list(pool.map(ask, tools))
+    with ThreadPoolExecutor(max(_AT_ONCE, os.cpu_count() or 1)) as pool:
+        asked = [pool.submit(ask, tool) for tool in tools]
+        for number, _ in enumerate(as_completed(asked)):
+            if told:
+                told(number + 1, len(asked))
+        return [one.result() for one in asked]
 
 
 def _check(tool: Tool, environ: Mapping[str, str], when: str, given: str | None, deadline_s: float) -> Finding:

@@ -185,7 +185,10 @@ def resolve(
     # Of a folder that only the worker has, only the worker can tell.
     is_found = is_elsewhere or shutil.which(words[0], path=path) is not None
     if not is_found and not (elsewhere is not None and elsewhere(words[0])):
-        raise ToolNotFound(words[0], is_file=os.path.isfile(words[0]))
+        from difflib import get_close_matches
+
+        near = get_close_matches(words[0], _catalogue())
+        raise ToolNotFound(words[0], is_file=os.path.isfile(words[0]), near=near)
     if known := _program(os.path.basename(words[0])):
         return _at(known, words, shlex.quote(typed))
     return Tool(name=name_or_command.strip(), words=words, about="a command line")

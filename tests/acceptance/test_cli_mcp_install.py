@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from maestro_state.local.extras import install_command
 from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
 
 FILES = {
@@ -76,7 +77,7 @@ def test_what_cannot_run_yet_is_said(project: Path, own_home: Path, tmp_path: Pa
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
     without = {"PYTHONPATH": str(tmp_path / "plain")}
-    assert "pip install 'maestro-state[mcp]'" in maestro_command(project, *words, env=without).stderr
+    assert install_command("mcp") in maestro_command(project, *words, env=without).stderr
     assert "pip install" in printed(project, *words, env=without)["missing"]
     assert "pip install" not in maestro_command(project, *words, "--remove", env=without).stderr
     (tmp_path / "with" / "mcp").mkdir(parents=True)

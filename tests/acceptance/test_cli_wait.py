@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.acceptance.test_cli_runs import Screen
 from tests.acceptance.test_cli_terminal import program
-from tests.support.cli_runs import maestro_command, printed, refused
+from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
 from tests.support.embedded_project import call, temporary_project
 from tests.support.waiting import wait_until
 
@@ -81,3 +83,18 @@ def test_notify_calls_a_command_of_the_users(project: Path):
     assert missing.returncode == 1
     assert "MAESTRO_NOTIFY could not be told" in missing.stderr
     assert refused(project, "run", "p", "--notify", "--detach")[0] == 2
+
+
+def test_waiting_where_no_worker_is_says_so(project: Path):
+    """Who only waits is told what `run` tells: otherwise it would be silent for as long as nobody starts a worker."""
+    address = printed(project, "stack", "status")["address"]
+    env = {"MAESTRO_REDIS_URL": address, "MAESTRO_NAMESPACE": "other"}
+    printed(project, "session", "start", "alone", "--tool", "echo", env=env)
+    asked = maestro_command(project, "run", "p", "--detach", env=env)
+    waiting = subprocess.Popen([MAESTRO, "wait"], cwd=project, env=os.environ | env, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert asked.stderr
+    assert waiting.stderr.readline() == asked.stderr
+    assert maestro_command(project, "worker", "--burst", env=env).returncode == 0
+    said, _ = waiting.communicate(timeout=60)
+    assert (waiting.returncode, said) == (0, "0001 success\n")

@@ -210,3 +210,19 @@ def test_use_records_the_tool_and_refuses_secrets(real: Backend):
             value for key in real.raw.scan_iter() if real.raw.type(key) == b"hash" for value in real.raw.hvals(key)
         )
         assert b"sk-123456789" not in stored
+
+
+def test_whoever_waits_hears_how_many_have_answered(programs: Path):
+    """As each answers, whichever is first; what is found is in the order it was asked for."""
+    go = str(programs / "go")
+    write_program(
+        programs / "claude", f"import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)\nprint('1')"
+    )
+    write_program(programs / "codex", "print('codex 2')")
+    write_program(programs / "gemini", f"open({go!r}, 'w'); print('gemini 2')")
+    heard: list[tuple[int, int]] = []
+    tools = [resolve(name) for name in names()]
+    findings = check_tools(tools, {"PATH": str(programs), "HOME": "/"}, WHEN, told=lambda *now: heard.append(now))
+    assert heard == [(number + 1, len(tools)) for number in range(len(tools))]
+    assert [finding.row.name for finding in findings] == names()
+    assert [finding.row.notes for finding in findings][:3] == ["1", "codex 2", "gemini 2"]

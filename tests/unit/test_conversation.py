@@ -204,6 +204,7 @@ def test_a_question_is_not_of_the_tool_it_asks():
     [
         ("tool.selected", {"tool": "codex", "user": "eva"}, "eva chose codex: runs of this session use it from now on"),
         ("context.added", {"item": "ctx-0001", "kind": "file", "source": "a.py"}, "ana added ctx-0001 file a.py"),
+        ("context.added", {"item": "ctx-2", "kind": "output", "source": "0001"}, "ana added ctx-2 output of run 0001"),
         ("context.removed", {"item": "ctx-0001"}, "ana took ctx-0001 out of the context"),
         ("session.aborted", {"reason": "wrong\nbranch"}, "ana gave the session up: wrong branch"),
         ("never.heard", {"of": "it"}, "never.heard of=it"),

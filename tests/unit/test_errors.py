@@ -10,7 +10,15 @@ from multiprocessing import get_context
 import pytest
 
 from maestro_state import errors
-from maestro_state.errors import InvalidTransition, MaestroError, SessionNotFound
+from maestro_state.errors import (
+    InvalidTransition,
+    MaestroError,
+    NoActiveSession,
+    RunsOpen,
+    SessionNotFound,
+    ToolNotFound,
+)
+from maestro_state.tools import resolve
 
 
 def kinds() -> list[type[MaestroError]]:
@@ -48,3 +56,20 @@ def test_a_pool_hands_it_over():
             pool.submit(_refused, "a").result()
         with pytest.raises(SessionNotFound, match=r"^no session 'b'$"):
             pool.submit(_refused, "b").result()
+
+
+def test_people_are_told_what_a_stored_word_means():
+    """A newcomer meets `finalizada` in a refusal first: there, too, it comes with its meaning."""
+    assert "is finalizada · ended; starting a run" in str(
+        InvalidTransition("x--000000", "finalizada", "starting a run")
+    )
+    assert "is executando · running: a run" in str(RunsOpen("x--000000"))
+    assert str(NoActiveSession()) == "this checkout has no active session"
+
+
+def test_a_mistyped_tool_is_named():
+    """What may be meant is said of tools as it is of sessions and commands; of what is like none, nothing."""
+    with pytest.raises(ToolNotFound, match=r"found on PATH; did you mean claude\?"):
+        resolve("cluade", "/nowhere")
+    with pytest.raises(ToolNotFound, match=r"found on PATH$"):
+        resolve("xyzzy", "/nowhere")

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from maestro_state.errors import InvalidValue
+from maestro_state.local.extras import install_command
 from maestro_state.mcp import arguments as given
 from maestro_state.mcp import descriptions
 from maestro_state.mcp.answers import (
@@ -117,11 +118,11 @@ def test_without_the_extra_it_is_named():
         WITHOUT + "from maestro_state.mcp import build_server\ntry: build_server()\nexcept ImportError as e: print(e)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "MCP needs an extra: pip install 'maestro-state[mcp]'"
+    assert done.stdout.strip() == f"MCP needs an extra: {install_command('mcp')}"
     code = WITHOUT + "from maestro_cli.main import run\nsys.exit(run(['mcp']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install 'maestro-state[mcp]'" in done.stderr
+    assert install_command("mcp") in done.stderr
 
 
 def test_the_library_does_not_import_the_sdk():

@@ -25,6 +25,22 @@ def test_what_may_be_meant_is_named(word: str, meant: str, capsys: pytest.Captur
     assert "maestro --help" in told
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["session", "strat"], "No such command 'strat'. Did you mean 'start' or 'status'? → maestro session --help"),
+        (["session", "end", "--wat"], "Did you mean '--no-wait' or '--wait'? → maestro session end --help"),
+        (["run", "--model"], "Option '--model' requires an argument. → maestro run --help"),
+        (["session", "start", "--note"], "Option '--note' requires an argument. → maestro session start --help"),
+        (["--project"], "Option '--project' requires an argument. → maestro --help"),
+    ],
+)
+def test_all_mistakes_are_told_alike(words: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+    """Whatever was mistyped, where; and the help that is named is that of the command."""
+    assert run(words) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_a_word_like_no_command_is_only_refused(capsys: pytest.CaptureFixture[str]):
     """Nothing is guessed."""
     assert run(["xyzzy"]) == 2

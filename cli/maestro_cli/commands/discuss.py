@@ -126,12 +126,11 @@ def _check_tool(app: App, tool: str) -> None:
 
 def _ask(app: App, tool: str, prompt: str, *, quiet: bool) -> tuple[str, str | None]:
     """Let a tool answer, as a run of the active session, shown as it comes; return its answer and its model."""
-    from maestro_cli.commands.run import call_worker, verdict, warn_if_alone
+    from maestro_cli.commands.run import call_worker, verdict
     from maestro_cli.screen.following import follow
 
     call_worker(app)
     started = app.maestro.runs.start(prompt, tool=tool)
-    warn_if_alone(app)
     ended = follow(app, started, quiet=quiet)
     if ended is None:
         raise click.Abort  # detached: its answer can be shown and said later

@@ -122,12 +122,12 @@ def install(app: App, tool: str, scope: str, only_print: bool, remove: bool, as_
       maestro mcp install gemini --scope project --remove
     """
     from maestro_cli.mcp_hosts import has_extra, plan
-    from maestro_state.mcp import MISSING
+    from maestro_state.mcp import missing_extra
 
     found = plan(tool, scope, app.maestro.project.root, remove=remove)
     if not only_print:
         found.carry_out()
-    missing = None if remove or has_extra() else MISSING
+    missing = None if remove or has_extra() else missing_extra()
     if as_json:
         output.document({**found.document(done=not only_print), "missing": missing})
         return

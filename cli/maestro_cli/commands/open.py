@@ -99,7 +99,9 @@ def _server_for(app: App, name: str, path: str) -> LaunchConfig:
     from maestro_state.mcp.launch_config import LaunchConfig, launch_config
 
     if not has_extra():
-        output.note(f"{name} cannot ask for the session by itself: pip install 'maestro-state[mcp]' lets it")
+        from maestro_state.local.extras import install_command
+
+        output.note(f"{name} cannot ask for the session by itself: {install_command('mcp')} lets it")
         return LaunchConfig()
     command = own_command()
     if app.folder is not None:

@@ -14,6 +14,7 @@ from maestro_cli.input import is_piped, piped_bytes, piped_in
 from maestro_cli.screen import figures
 from maestro_cli.screen.following import follow
 from maestro_cli.screen.notifying import notify_option, tell
+from maestro_cli.screen.unclaimed import warn_if_alone
 from maestro_state.clock import iso, now_ms
 from maestro_state.errors import PathNotFound, RunFailed, UsageError
 
@@ -54,7 +55,9 @@ _NAMED_MAX = 20
 @click.option(
     "--env", "env", multiple=True, metavar="NAME", help="Hand this variable to the tool on another machine, too."
 )
-@click.option("--retries", type=click.IntRange(0, 10), default=0, help="Times to try again if its worker is lost.")
+@click.option(
+    "--retries", type=click.IntRange(0, 10), default=0, metavar="N", help="Times to try again if its worker is lost."
+)
 @json_option
 @pass_app
 def run(
@@ -119,8 +122,8 @@ def run(
     if dry:
         _show_dry(app, started, as_json=as_json)
         return 0
-    warn_if_alone(app)
     if detach:
+        warn_if_alone(app)
         if as_json:
             output.document(started)
         else:
@@ -238,12 +241,6 @@ def _show_preview(argv: list[str], stdin: bytes) -> None:
 def call_worker(app: App) -> None:
     """See to it that the embedded stack is there when the run needs it."""
     app.maestro.runs.handover.awaits_stack = app.maestro.settings.redis_url is None
-
-
-def warn_if_alone(app: App) -> None:
-    """Say so when nobody carries out runs: nobody here can start a worker of a team's server."""
-    if app.maestro.settings.redis_url is not None and app.maestro.runs.workers() == 0:
-        output.warning("no worker is listening: the run waits until one does (maestro worker)")
 
 
 def _print_document(app: App, ended: Run) -> None:

@@ -207,17 +207,21 @@ def wait(app: App, run_ids: tuple[str, ...], notify: bool, as_json: bool) -> int
       maestro run --detach "review this" && maestro wait --notify
       maestro wait 3 4 --json
     """
+    from maestro_cli.screen.awaiting import Awaiting
+    from maestro_state.models.run import OPEN
+
+    room = app.maestro.runs
+    named = [room.read(run_id) for run_id in run_ids] or room.list()
     ended = []
-    with output.status_line() as say:
-        for run in app.maestro.runs.wait_each(run_ids):
+    with Awaiting(app, [run for run in named if run.status in OPEN]) as screen:
+        for run in room.wait_each(run_ids):
+            screen.ended(run.id)
             ended.append(run)
             if notify:
                 tell(app.maestro.settings.notify, run)
             if not as_json:
                 told = run.status if run.status == "success" else _ended(run)
                 output.line(output.safe(f"{run.id} {told}"))
-            elif say is not None:
-                say(f"{run.id} {run.status}")
     if as_json:
         output.document({"runs": ended})
     elif not ended:

@@ -163,7 +163,7 @@ def _why_none(app: App, older: int, *, state: str | None, user: str | None, show
 def status(app: App, ref: str | None, as_json: bool) -> None:
     """Show where a session stands and who is attached to it.
 
-    maestro status is the same.
+    maestro status and maestro session status are the same.
 
     \b
     Example:
@@ -322,9 +322,13 @@ def get_field(app: App, field: str, ref: str | None, as_json: bool) -> None:
 def set_field(app: App, field: str, value: str, if_revision: int | None, as_json: bool) -> None:
     """Set a field of the session; VALUE - reads it from standard input.
 
+    FIELD is project_context or preferences, which are JSON objects that tools are handed with every run;
+    working_directory, context_summary or task_id, which are texts; or ttl_seconds, a number.
+
     \b
     Example:
       maestro session set preferences '{"language": "en"}' --if-revision 0
+      maestro session set context_summary "the cookie is set too late"
     """
     content = json_or_text(field, text_argument(value))
     if field == "working_directory":

@@ -89,7 +89,11 @@ def check(app: App, name: str | None, on_workers: bool, as_json: bool) -> int:
     """
     if on_workers:
         return _check_workers(app, name, as_json=as_json)
-    rows = app.maestro.tools.check(name)
+    with output.status_line() as say:
+        if say:
+            say("asking the tools for their versions" if name is None else f"asking {name} for its version")
+        told = (lambda done, total: say(f"{done} of {total} tools have answered")) if say and name is None else None
+        rows = app.maestro.tools.check(name, told=told)
     _show(rows, as_json=as_json)
     return int(any(row.status == "missing" for row in rows))
 

@@ -261,7 +261,8 @@ def _gist(event: Event, who: str) -> str:
             told = f"{who} set {data.get('field', '')} (revision {data.get('revision', '')})"
         case "context.added":
             instead = f" instead of {data['replaces']}" if "replaces" in data else ""
-            added = f"{data.get('item', '')} {data.get('kind', '')} {data.get('source', '')}".rstrip()
+            of_run = "of run " if data.get("kind") == "output" and data.get("source") else ""
+            added = f"{data.get('item', '')} {data.get('kind', '')} {of_run}{data.get('source', '')}".rstrip()
             told = f"{who} added {added}{instead}"
         case "context.removed":
             told = f"{who} took {data.get('item', '')} out of the context"

@@ -9,26 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from maestro_cli import output
 from maestro_cli.screen.interrupts import Interrupts
+from maestro_cli.screen.unclaimed import Unclaimed, warn_if_alone
 
 if TYPE_CHECKING:
     from maestro_cli.app import App
     from maestro_state.models.message import Event
     from maestro_state.models.run import Run
 
-#: Seconds a run may wait before it is said that there is no worker,
-_TIMEOUT_S = 5.0
-#: and where the stack brings its own: on a busy machine that one is still starting, and nobody has to do anything.
-_OWN_WORKER_S = 60.0
-#: What a run waits for that nobody is before.
-_SOON = "waiting for a worker"
-#: Seconds a run may wait behind others before a program that follows it is told.
-_QUEUED_S = 2.0
-
 
 def follow(app: App, run: Run, *, quiet: bool) -> Run | None:
     """Show a run until it ends and return it; None when it was detached from. `quiet` prints no output."""
     cursor: str | None = None
-    screen = _Screen(app, run)
+    screen = _Screen(app, run, told_alone=warn_if_alone(app))
     with Interrupts() as interrupts:
         while True:
             try:
@@ -56,21 +48,19 @@ def _cancel(app: App, run: Run) -> None:
 class _Screen:
     """What is on the terminal: output, and below it, while nothing comes, how long it has been going."""
 
-    def __init__(self, app: App, run: Run) -> None:
+    def __init__(self, app: App, run: Run, *, told_alone: bool = False) -> None:
         self._app = app
         self._run = run
         self._since = time.monotonic()
         self._claimed = False
-        self._warned = False
         self._at_line_start = True
         self._drawn = False
         self._doing = ""
         self._told_retry = False
-        self._told_state = ""
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._has_line = sys.stderr.isatty()
-        self._timeout_s = _OWN_WORKER_S if app.maestro.settings.redis_url is None else _TIMEOUT_S
+        self._unclaimed = Unclaimed(app, run.id, told_alone=told_alone)
 
     def __enter__(self) -> Self:
         self._over.clear()
@@ -116,35 +106,19 @@ class _Screen:
     def _tick(self) -> None:
         while not self._over.wait(1.0):
             waited_s = time.monotonic() - self._since
-            if self.is_overdue(waited_s):
-                self._warn_if_alone()
-            state = "running" if self._claimed else self._waits()
+            state = "running" if self._claimed else self._unclaimed.state()
+            if not self._claimed:
+                self._say_what_keeps_it(waited_s, state)
             if self._has_line:
                 tokens = self._tokens()
                 with self._lock:
                     self._draw(int(waited_s), state, tokens)
-            elif state != self._told_state and not self._claimed and waited_s >= _QUEUED_S and state != _SOON:
-                self._told_state = state
-                more = "MAESTRO_WORKERS says how many there are" if "ahead" in state else "maestro workers"
-                with self._lock:
-                    output.warning(f"run {self._run.id} is {state} ({more})")
 
-    def is_overdue(self, waited_s: float) -> bool:
-        """Tell whether it is time to ask if there is a worker at all."""
-        return not self._claimed and not self._warned and waited_s >= self._timeout_s
-
-    def _waits(self) -> str:
-        """Say what the run waits for, and how many are before it."""
-        from maestro_state.errors import MaestroError
-
-        try:
-            ahead = self._app.maestro.runs.ahead(self._run.id)
-            missing = self._app.maestro.runs.waits_for(self._run.id) if ahead is None else None
-        except MaestroError:
-            ahead = missing = None  # whoever follows will say it
-        if missing is not None:
-            return f"waiting for {missing}, and none is there"
-        return _SOON if ahead is None else f"waiting for a free worker, {ahead} ahead"
+    def _say_what_keeps_it(self, waited_s: float, state: str) -> None:
+        for told in self._unclaimed.news(waited_s, state, has_line=self._has_line):
+            with self._lock:
+                self._erase()
+                output.warning(told)
 
     def _tokens(self) -> str:
         """Say what the tool has consumed so far, if it told."""
@@ -157,21 +131,6 @@ class _Screen:
         counts = [] if usage is None else [(usage.tokens_input, "in"), (usage.tokens_output, "out")]
         told = ", ".join(f"{number} {way}" for number, way in counts if number is not None)
         return f" · {told} tokens" if told else ""
-
-    def _warn_if_alone(self) -> None:
-        from maestro_state.errors import MaestroError
-
-        self._warned = True
-        try:
-            if self._app.maestro.runs.workers():
-                return
-        except MaestroError:
-            return  # whoever follows will say it
-        # A stack of one's own brings workers: why it has none, doctor says.
-        more = "maestro doctor" if self._app.maestro.settings.redis_url is None else "maestro worker"
-        with self._lock:
-            self._erase()
-            output.warning(f"no worker is listening: the run waits until one does ({more})")
 
     def _draw(self, seconds: int, what: str, tokens: str) -> None:
         if not self._at_line_start or self._over.is_set():

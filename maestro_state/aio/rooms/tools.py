@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from maestro_state.aio.companion import Room
 from maestro_state.api.tools import Rows, Tools, Used, WorkerRows
@@ -40,9 +40,10 @@ class AsyncTools(Room[Tools]):
         """Tell which workers have one tool, or each of the catalogue that one of them has; nothing is started."""
         return await self._call(lambda room: room.check_workers(tool))
 
-    async def check(self, tool: str | None = None) -> Rows:
+    async def check(self, tool: str | None = None, *, told: Callable[[int, int], None] | None = None) -> Rows:
         """Ask one tool, or every one of the catalogue, for its version; write down what was found.
 
-        Takes a few seconds, more where a tool hangs. A program that an untrusted tools.json names is not started.
+        Takes a few seconds, more where a tool hangs; `told` hears how many have answered, and of how many. A program
+        that an untrusted tools.json names is not started.
         """
-        return await self._call(lambda room: room.check(tool))
+        return await self._call(lambda room: room.check(tool, told=told))

@@ -115,7 +115,8 @@ def _stored(terms: Terms, field: str, value: Any) -> bytes:
             check_directory(value)
         return text_bytes(field, value, terms.max_value_bytes)
     if not isinstance(value, dict):
-        raise InvalidValue(f"{field} must be a JSON object")
+        hint = f"""maestro session set {field} '{{"language":"en"}}'"""
+        raise InvalidValue(f"{field} must be a JSON object", hint=hint)
     return check_size(field, json_bytes(field, value), terms.max_value_bytes)
 
 
@@ -123,7 +124,8 @@ def check_ttl(ttl_seconds: Any) -> int:
     """Return a time to live in milliseconds; refuse what is none."""
     said = str(ttl_seconds)
     if not (said.isascii() and said.isdigit() and 1 <= int(said) <= TTL_MAX_S):
-        raise InvalidValue(f"the time to live must be between 1 and {TTL_MAX_S} seconds, not {said[:40]}")
+        reason = f"the time to live must be between 1 and {TTL_MAX_S} seconds, not {said[:40]}"
+        raise InvalidValue(reason, hint="a day is 86400, a week 604800")
     return int(said) * 1000
 
 
