@@ -168,6 +168,7 @@ def test_the_server_is_safe(services):
     words = redis["command"]
     options = dict(zip(words[1::2], words[2::2], strict=True))
     assert options["--appendonly"] == "yes"
+    assert options["--save"] == "", "a snapshot that fails has every write refused, whatever the append-only file does"
     assert options["--maxmemory-policy"] == "noeviction"
     assert options["--aclfile"] == "/access/users.acl"
     assert "data:/data" in redis["volumes"]

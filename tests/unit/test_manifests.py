@@ -92,6 +92,14 @@ def test_pods_have_no_more_than_they_need(pod):
             assert one["args"][0] in COMMANDS
 
 
+def test_the_server_keeps_one_file():
+    """Append-only, and no snapshots: one that fails has every write refused."""
+    (server,) = (containers(pod)[-1] for name, pod in pods(CLUSTER) if name == "maestro-redis")
+    options = dict(zip(server["args"][::2], server["args"][1::2], strict=True))
+    assert (options["--appendonly"], options["--appendfsync"], options["--save"]) == ("yes", "always", "")
+    assert options["--maxmemory-policy"] == "noeviction"
+
+
 def test_what_is_started_on_the_page_works_among_the_checkouts():
     """In a folder that the workers have too, and that is not the one of the archives."""
     mounted = {

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "deploy/systemd"
 UNITS = sorted(path.name for path in FOLDER.glob("*.service"))
 #: The most that systemd's own judgement of what a unit is exposed to may be, of 10: workers start Node and sandboxes.
 EXPOSED = {"maestro-worker@.service": 4.0, "maestro-scheduler.service": 2.0, "maestro-serve.service": 2.0}
-ANALYZE = shutil.which("systemd-analyze")
+ANALYZE, SYSUSERS = shutil.which("systemd-analyze"), shutil.which("systemd-sysusers")
 
 
 class _Lines(dict):
@@ -76,6 +76,20 @@ def test_units_are_hardened(tmp_path, name):
     lines = [line for line in path.read_text().splitlines() if line.startswith(("[", "ExecStart"))]
     path.write_text("\n".join(lines) + "\n")
     assert judged(path) > 8
+
+
+@pytest.mark.skipif(SYSUSERS is None, reason="no systemd here")
+def test_the_step_that_makes_the_user_finds_its_file():
+    """As the page has it, from a checkout: the control names the file by a path that systemd looks for elsewhere."""
+    page = (FOLDER.parents[1] / "docs/team-server.md").read_text()
+    (step,) = re.findall(r"^systemd-sysusers .*maestro\.sysusers.*$", page, re.MULTILINE)
+
+    def tried(line: str) -> subprocess.CompletedProcess[str]:
+        words = ["sh", "-c", line.replace("systemd-sysusers", f"{SYSUSERS} --dry-run")]
+        return subprocess.run(words, cwd=FOLDER.parents[1], capture_output=True, text=True, check=False)
+
+    assert tried(step).returncode == 0, tried(step).stderr
+    assert tried(step.replace("$PWD/", "")).returncode != 0
 
 
 @pytest.mark.parametrize("name", UNITS)
