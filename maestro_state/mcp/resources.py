@@ -44,12 +44,8 @@ def add_resources(server: MCPServer, lifespan: Lifespan) -> None:
         with _told():
             session_id = await lifespan.operations.session_id()
             shown, content = await lifespan.operations.maestro.context.show(item, session_id)
-            said = shown.source
-            text = content.decode(errors="replace")
-            at, path = said.get("added_at"), said.get("path_rel")
-            return Written.by(
-                text, item=shown.id, kind=shown.kind, path=path, run=said.get("run_id"), tool=said.get("tool"), at=at
-            )
+            known = {name: shown.source.get(name) for name in ("path_rel", "run_id", "tool", "added_at")}
+            return Written.by(content.decode(errors="replace"), item=shown.id, kind=shown.kind, **known)
 
     @server.resource("maestro://session/runs/{run_id}/output", description="What a run printed.", mime_type=TEXT)
     async def run_output(run_id: str) -> str:
