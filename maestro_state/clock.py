@@ -10,6 +10,7 @@ import time
 from binascii import b2a_base64
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Self
 
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -59,12 +60,16 @@ def new_secret() -> str:
 
 
 class CallSequence:
-    """A sequence of calls, one at a time: repeats are recognised by the number of the last one alone."""
+    """A sequence of calls, one at a time: repeats are recognised by the number of the last one alone.
 
-    __slots__ = ("_name", "_number")
+    Lent for as long as a `with` lasts, then idle again; without what a generator costs.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_idle", "_name", "_number")
+
+    def __init__(self, idle: list[CallSequence]) -> None:
         """Take a name nobody else has (48 random bits: it must be unique within one session for a minute)."""
+        self._idle = idle
         self._name = _random_text(6)
         self._number = 0
 
@@ -73,21 +78,8 @@ class CallSequence:
         self._number += 1
         return f"{self._name}:{self._number}"
 
-
-class BorrowedSequence:
-    """An idle sequence, or a new one, for as long as a `with` lasts; without what a generator costs."""
-
-    __slots__ = ("_idle", "_sequence")
-
-    def __init__(self, idle: list[CallSequence]) -> None:
-        self._idle = idle
-
-    def __enter__(self) -> CallSequence:
-        try:
-            self._sequence = self._idle.pop()
-        except IndexError:
-            self._sequence = CallSequence()  # not asked for beforehand: another thread may take the last one meanwhile
-        return self._sequence
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._idle.append(self._sequence)
+        self._idle.append(self)

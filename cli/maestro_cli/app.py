@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -82,22 +83,17 @@ class App:
     def maestro(self) -> Maestro:
         """Open Maestro when a command first needs it."""
         from maestro_state import Maestro
+        from maestro_state.errors import ServerUnavailable
 
         opened = Maestro(self.folder, session=self.session_ref)
         opened.project.warn = _warn
         if self.heals and opened.settings.redis_url is None:
-            self._heal(opened)
+            from maestro_state.local.embedded.supervision import heal
+
+            # Whatever the command is: runs must not wait for the next one.
+            with suppress(ServerUnavailable):  # whoever needs the server will say it
+                heal(opened.project.path)
         return opened
-
-    def _heal(self, maestro: Maestro) -> None:
-        """Start a killed supervisor again: whatever the command is, runs must not wait for the next one."""
-        from maestro_state.errors import ServerUnavailable
-        from maestro_state.local.embedded.supervision import heal
-
-        try:
-            heal(maestro.project.path)
-        except ServerUnavailable:
-            return  # whoever needs the server will say it
 
     def only_watch(self) -> None:
         """Go on without keeping the embedded stack running, and without starting it again."""

@@ -183,19 +183,34 @@ def _stop_together(pid: int) -> None:
 
 def _await_end(line: socket, words: list[str]) -> int:
     """Wait for the exit code; what interrupts this process is passed on to the one that runs the command."""
-    while True:
-        try:
-            code = line.recv(1)
-        except KeyboardInterrupt:
-            _pass_on(line)
-            continue
-        except OSError:
-            code = b""
-        if not code:
-            advice = "run it again" if _is_in(READS, words) else "it may have been done: check before you run it again"
-            _tell_cut_off(advice, as_json="--json" in words)
-            return 1
-        return code[0]
+    _pass_on_interrupts(line)
+    _await_readable(line)
+    try:
+        code = line.recv(1)
+    except OSError:
+        code = b""
+    if not code:
+        advice = "run it again" if _is_in(READS, words) else "it may have been done: check before you run it again"
+        _tell_cut_off(advice, as_json="--json" in words)
+        return 1
+    return code[0]
+
+
+def _await_readable(line: socket) -> None:
+    """Wait until there is something to read, and hear signals: one that comes just before the wait would be slept
+    through, but for the descriptor that Python writes to when it takes one.
+    """
+    import _signal
+    import select
+
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    ready = select.poll()
+    ready.register(line, select.POLLIN)
+    ready.register(woken, select.POLLIN)
+    while line.fileno() not in dict(ready.poll()):
+        os.read(woken, 64)  # the handlers run here
+    _signal.set_wakeup_fd(-1)
 
 
 def _tell_cut_off(advice: str, *, as_json: bool) -> None:
@@ -206,11 +221,19 @@ def _tell_cut_off(advice: str, *, as_json: bool) -> None:
         sys.stderr.write(f"maestro: {what} \u2192 {advice}\n")
 
 
-def _pass_on(line: socket) -> None:
-    try:
-        line.send(b"!")
-    except OSError:
-        return  # it has just ended: the exit code is on its way
+def _pass_on_interrupts(line: socket) -> None:
+    """Have Ctrl-C interrupt the process that runs the command instead of this one, unless it is ignored here."""
+    import _signal
+
+    def pass_on(number: int, frame: object) -> None:
+        del number, frame
+        try:
+            line.send(b"!")
+        except OSError:
+            return  # it has just ended: the exit code is on its way
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, pass_on)
 
 
 def _top_folder() -> str | None:

@@ -89,8 +89,10 @@ class Foreground:
         os.kill(os.getpid(), number)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number} & _HELD)  # here it stops, until it is continued
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
-        # A shell continues the whole group; whoever continued this process alone means both.
-        if os.waitid(os.P_PID, self.pid, os.WNOHANG | os.WCONTINUED | os.WEXITED | os.WNOWAIT) is None:
+        # A shell continues the whole group; whoever continued this process alone means both. One that has stopped once
+        # more meanwhile was continued.
+        changed = os.WCONTINUED | os.WSTOPPED | os.WEXITED
+        if os.waitid(os.P_PID, self.pid, os.WNOHANG | changed | os.WNOWAIT) is None:
             os.kill(self.pid, signal.SIGCONT)
 
 

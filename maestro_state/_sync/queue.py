@@ -34,7 +34,6 @@ class Queue:
         self._server = server
         #: Whether workers differ in what they have; those of a stack do not.
         self.is_routed = is_routed
-        self._workers = Workers(server)
         self._present: list[Worker] = []
         self._present_s = float("-inf")
         self._has_silent: bool | None = None
@@ -48,7 +47,7 @@ class Queue:
         """Return the workers that said what they have, as it was at most so long ago; none where all have the same."""
         now_s = time.monotonic()
         if self.is_routed and now_s >= self._present_s + within_s:
-            self._present = self._workers.list()
+            self._present = Workers(self._server).list()
             self._present_s, self._has_silent = now_s, None
         return self._present
 

@@ -17,6 +17,7 @@ from maestro_state.models.run import RelevantOutput, Run
 from maestro_state.state.calls import claims as claim_ops
 from maestro_state.state.calls import context as ops
 from maestro_state.state.calls import runs as run_ops
+from maestro_state.state.calls import sessions as session_ops
 from maestro_state.state.calls.contents import read_items, read_runs
 from maestro_state.state.scripts import Call
 from maestro_state.vocabulary import FROZEN
@@ -174,11 +175,13 @@ class Context:
         return Added(added, making.skipped)
 
     def _items(self, session_id: str) -> Items:
-        found: Items = self._server.fetch(read_items(self._server.terms, session_id))
-        if not found:  # it has none, is only on disk, or is not there
-            source = self._sessions.source(session_id)
-            found = source.items() if source.archived else found
-        return found
+        terms = self._server.terms
+        life = session_ops.read_life(terms, session_id, self._server.now_ms())
+        found: Items
+        (is_live, is_over), found = self._server.fetch_all([life, read_items(terms, session_id)])
+        if is_live and not is_over:
+            return found
+        return self._sessions.source(session_id).items()  # it is only on disk, its time is over, or it is not there
 
     def _add(self, session_id: str, items: NewItems, mark: RelevantOutput | None = None) -> Items:
         """Add one batch."""

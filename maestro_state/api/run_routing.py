@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from maestro_state._sync.queue import KNOWN_S, Queue
 from maestro_state.errors import NoFittingWorker
 from maestro_state.local.handover import Holder
 from maestro_state.local.project import Project
-from maestro_state.models.worker import Needs, Worker, strictest
+from maestro_state.local.settings import Settings
+from maestro_state.models.worker import Needs, Worker
 from maestro_state.tools import Tool
 
 
@@ -44,18 +45,12 @@ class Routes:
             return here
         raise refusal(needs, present)
 
-    def runs_per_user(self, own: int) -> int:
-        """Return how many runs of a user may be open at once; 0 is any number. What a team's workers are told counts on
-        every laptop: the strictest of that and of this program's `own` setting.
+    def most_at_once(self, own: Settings) -> tuple[int, int]:
+        """Return how many runs of a user, and how many of a session, may be open at once; 0 is any number. What a
+        team's workers are told counts on every laptop: the strictest of that and of this program's own settings.
         """
-        return strictest([own, *(worker.runs_per_user for worker in self._known())])
-
-    def runs_per_session(self, own: int) -> int:
-        """Return how many runs of a session may be open at once, likewise."""
-        return strictest([own, *(worker.runs_per_session for worker in self._known())])
-
-    def _known(self) -> list[Worker]:
-        return self._queue.present(within_s=KNOWN_S)
+        told: list[Settings | Worker] = [own, *self._queue.present(within_s=KNOWN_S)]
+        return _strictest(one.runs_per_user for one in told), _strictest(one.runs_per_session for one in told)
 
     def _of_this_machine(
         self, needs: Needs, tool: Tool, reached: Sequence[Holder], environment: Mapping[str, str]
@@ -79,3 +74,7 @@ class Routes:
         from maestro_state.tools.tools_file import trusted_paths
 
         return tool.program(environment.get("PATH")) is not None or tool.name in trusted_paths(self._project)
+
+
+def _strictest(limits: Iterable[int]) -> int:
+    return min((limit for limit in limits if limit > 0), default=0)

@@ -104,7 +104,8 @@ class Runs(LiveRuns):
         priority: str = "normal",
         labels: Sequence[str] = (),
     ) -> Run:
-        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
+        """Record a run with the context as it is now, wake a worker for it and return it as recorded. A dry one is only
+        recorded.
 
         Carried out on this machine the tool sees `environment`, by default this process's own; elsewhere it sees its
         worker's, cut down to what it needs and the names in `env`.
@@ -125,7 +126,8 @@ class Runs(LiveRuns):
         said = ToolOptions(model=model, mode=mode, arguments=list(arguments))
         environment = os.environ if environment is None else environment
         choice = self._choices.choose(session, tool, said, continues, environment.get("PATH"))
-        parts = self._parts.gather(session, piped, history, choice.seen, continues=choice.before is not None)
+        seen = choice.seen
+        parts = self._parts.gather(session, piped, history, seen, continues=choice.before is not None)
         content = prompt.encode() if isinstance(prompt, str) else prompt
         needs = Needs(tool=choice.tool.name, folder=session.working_directory, labels=check_labels(labels))
         reached = [] if dry else self.handover.reach()
@@ -138,6 +140,7 @@ class Runs(LiveRuns):
                 holders = []
             if holders:
                 ops.check_variables(env, environment)
+            user_most, session_most = (0, 0) if dry else self._routes.most_at_once(self._settings)
             request = ops.RunRequest(
                 tool=choice.tool.name,
                 prompt_source=prompt_source,
@@ -151,24 +154,24 @@ class Runs(LiveRuns):
                 holders=tuple(holder.name for holder in holders),
                 options=choice.options,
                 continues=choice.before.id if choice.before else None,
-                seen=choice.seen,
+                seen=seen,
                 terminal=terminal,
                 working_directory=place,
                 traceparent=self._span(traceparent, environment),
                 edits_told=choice.tell(session, say),
-                runs_most=0 if dry else self._routes.runs_per_session(self._settings.runs_per_session),
+                runs_most=session_most,
                 priority=priority,
                 labels=needs.labels,
             )
-            seat, stamp = self._take_seat(session.id, request, idempotency_key), self._server.stamp(idempotency_key)
+            seat, stamp = self._take_seat(session.id, user_most, idempotency_key), self._server.stamp(idempotency_key)
             try:
-                run_id, summary = self._start(session.id, choice.tool, request, content, parts, stamp, idempotency_key)
+                run, summary = self._start(session.id, choice.tool, request, content, parts, stamp, idempotency_key)
+                if idempotency_key:  # who repeats a call asked for the run before: its job must be known for the same
+                    run = self.read(run.id, session.id)
                 if not dry:
                     needs = msgspec.structs.replace(needs, holders=request.holders)
-                    # Who repeats a call asked for the run before: its job must be known for the same.
-                    asked_ms = from_iso(self.read(run_id, session.id).created_at) if idempotency_key else stamp.now_ms
-                    turn = turn_ms(asked_ms, priority)
-                    waiting = Waiting(session_id=session.id, run_id=run_id, fence=0, turn_ms=turn, needs=needs)
+                    turn = turn_ms(from_iso(run.created_at), priority)
+                    waiting = Waiting(session_id=session.id, run_id=run.id, fence=0, turn_ms=turn, needs=needs)
                     self._wake(waiting, holders, environment)
             except MaestroError:
                 with suppress(MaestroError):  # why there is no run is what matters
@@ -177,9 +180,9 @@ class Runs(LiveRuns):
         finally:
             close_all(reached)
         # Last: the worker is on its way meanwhile.
-        self._name_seat(seat, session.id, run_id)
+        self._name_seat(seat, session.id, run.id)
         self._server.note(session.id, summary)
-        return self.read(run_id, session.id)
+        return run
 
     def _is_repeat(self, session_id: str, idempotency_key: str | None) -> bool:
         """Tell whether this was asked before: a repeat gets the first one's answer, whatever has changed since."""
@@ -187,9 +190,9 @@ class Runs(LiveRuns):
             self._server.fetch(ops.was_called(self._server.terms, session_id, idempotency_key))
         )
 
-    def _take_seat(self, session_id: str, request: ops.RunRequest, idempotency_key: str | None) -> str | None:
+    def _take_seat(self, session_id: str, most: int, idempotency_key: str | None) -> str | None:
         """Take a seat where only so many runs of a user may be open at once."""
-        if request.dry or not (most := self._routes.runs_per_user(self._settings.runs_per_user)):
+        if not most:
             return None
         try:
             return self._ledger.take_seat(most, idempotency_key)
@@ -211,19 +214,19 @@ class Runs(LiveRuns):
         parts: PartList,
         stamp: Stamp,
         idempotency_key: str | None,
-    ) -> tuple[str, Any]:
+    ) -> tuple[Run, Any]:
         terms = self._server.terms
         while True:
             seen = self._seen(session_id, request, idempotency_key)
             check_attachable(tool, seen[1])
             call = ops.start_run(terms, stamp, session_id, request, prompt, seen, parts)
             try:
-                run_id, summary = self._server.run(call)
+                started: tuple[Run, Any] = self._server.run(call)
             except ContextChanged:
                 continue  # somebody added or removed an item since it was read
             except (SessionNotFound, SessionExpired) as error:
                 raise self._server.refused(session_id, error) from error
-            return str(run_id.decode()), summary
+            return started
 
     @staticmethod
     def _span(said: str | None, environment: Mapping[str, str]) -> str | None:

@@ -276,7 +276,7 @@ class Sessions(Records):
         return self._frozen(session_id, archive=archive, told=told)
 
     def _frozen(self, session_id: str, *, archive: bool, told: Told | None) -> Session:
-        session = self.read(session_id)
+        session = self._read(session_id)
         self._project.index_refresh(IndexRow.of(session))
         if archive:
             self._finalizer().finalize(session_id, told)

@@ -1,4 +1,4 @@
-"""Discussions as files: events, the two documents of a discussion, contracts, replay, and the formats of the past.
+"""Discussions: finding one, replaying it, and the formats of the past.
 
 Nothing here sees the server. Legacy formats end in `legacy.py`: past it there is one model.
 """

@@ -8,12 +8,7 @@ from pathlib import Path
 import msgspec
 
 from maestro_state.discuss import legacy
-from maestro_state.errors import (
-    AmbiguousReference,
-    DiscussionClosed,
-    DiscussionNotFound,
-    NoOpenDiscussion,
-)
+from maestro_state.errors import AmbiguousReference, DiscussionClosed, DiscussionNotFound, NoOpenDiscussion
 from maestro_state.fs.handles import Folder
 from maestro_state.mirror.layouts import discussion as canonical
 from maestro_state.mirror.layouts.discussion import DiscussionFiles, is_discussion_id

@@ -124,8 +124,7 @@ class RunsOpen(Refused):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
-            f"session {session_id} is executando: a run is still open",
-            hint="maestro session end --wait, or --cancel",
+            f"session {session_id} is executando: a run is still open", hint="maestro session end --wait, or --cancel"
         )
 
 

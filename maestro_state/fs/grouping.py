@@ -13,7 +13,6 @@ class SyncGroup:
     """Calls that are shared."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._changed = Condition()
         self._begun = self._ended = 0  #: calls so far
         self._failures: dict[int, OSError] = {}

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from maestro_state.fs.grouping import SyncGroup
 
 
-def _refuse(error: OSError, path: str) -> WorkFailed:
-    """Say what the operating system said, in words that help."""
+def refusal(error: OSError, path: str) -> WorkFailed:
+    """Return what the operating system said, in words that help."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return WorkFailed(f"{path} is a link or not a folder; Maestro does not follow it", hint=f"look at {path}")
     return WorkFailed(f"{path}: {os.strerror(error.errno or 0)}", hint="is the disk full, or the folder read-only?")
@@ -61,7 +61,7 @@ class Folder:
         except OSError as error:
             if isinstance(error, FileNotFoundError) and error.filename != path:
                 raise
-            raise _refuse(error, error.filename) from error
+            raise refusal(error, error.filename) from error
 
     def child(self, name: str, *, create: bool = False) -> Folder:
         """Open a folder inside, made if told; a link in its place is refused."""
@@ -72,7 +72,7 @@ class Folder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise _refuse(error, path) from error
+            raise refusal(error, path) from error
 
     def read(self, name: str, *, limit: int) -> bytes | None:
         """Return a file's bytes, None when there is no such file; refuse a link, a device and one above the limit."""
@@ -88,7 +88,7 @@ class Folder:
         try:
             opening.replace_file(self._fd, name, content, mode=mode, durable=durable)
         except OSError as error:
-            raise _refuse(error, self._inside(name)) from error
+            raise refusal(error, self._inside(name)) from error
 
     def move(self, name: str, target: str, *, into: Folder | None = None) -> None:
         """Rename a file inside this folder, or into another one on the same disk."""
@@ -169,7 +169,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _refuse(error, self._inside(name)) from error
+            raise refusal(error, self._inside(name)) from error
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise FileCorrupt(f"{self._inside(name)} is not a file of Maestro's", hint="move it away")
@@ -216,7 +216,7 @@ class Folder:
                     try:
                         inner.remove(entry)
                     except IsADirectoryError as error:  # somebody has put one in its place a moment ago
-                        raise _refuse(error, os.path.join(inner.path, entry)) from error
+                        raise refusal(error, os.path.join(inner.path, entry)) from error
         os.rmdir(name, dir_fd=self._fd)
 
     @contextmanager
@@ -260,7 +260,7 @@ class Folder:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise _refuse(error, self._inside(name)) from error
+            raise refusal(error, self._inside(name)) from error
 
     @contextmanager
     def try_locked(self, name: str) -> Iterator[int | None]:
@@ -284,7 +284,7 @@ class Folder:
         try:
             return opening.open_file(self._fd, name, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise _refuse(error, self._inside(name)) from error
+            raise refusal(error, self._inside(name)) from error
 
     def close(self) -> None:
         """Give the handle back. Repeatable."""

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
-from maestro_state.clock import BorrowedSequence, CallSequence, new_idempotency_key
+from maestro_state.clock import CallSequence, new_idempotency_key
 from maestro_state.errors import (
     DamagedRecord,
     MaestroError,
@@ -18,6 +16,7 @@ from maestro_state.errors import (
     SessionNotFound,
 )
 from maestro_state.models.schema import check
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.net.faults import ReplyError
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.state.calls.changes import note_change
@@ -44,7 +43,7 @@ RETURN_S = 6
 #: How long those who follow all sessions are told at least that one went, in milliseconds.
 _TOLD_MS = 24 * 3600 * 1000
 #: What reading a reply raises when a record is not what it should be.
-UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError)
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, *UNDECODABLE)
 
 
 def damage(error: Exception, key: str) -> MaestroError:
@@ -84,9 +83,12 @@ class AsyncServer:
         """Mark a call with its time and identity; a caller that repeats a call passes the id it used before."""
         return Stamp(self.now_ms(), idempotency_key or new_idempotency_key())
 
-    def sequence(self) -> BorrowedSequence:
+    def sequence(self) -> CallSequence:
         """Lend a sequence for one call: what is done by the thousand leaves one entry per client, not one per call."""
-        return BorrowedSequence(self._sequences)
+        try:
+            return self._sequences.pop()
+        except IndexError:  # not asked for beforehand: another thread may take the last one meanwhile
+            return CallSequence(self._sequences)
 
     def forget(self) -> None:
         """Drop the sequences: a forked child that went on with its parent's would be taken for a repeat of it."""

@@ -69,10 +69,6 @@ class Opening:
             project.sessions(create=True).close()
             ensure(Path(root), binary=settings.server_binary)
 
-        return cls(project, settings, _embedded_address(root), revive, terms)
+        from maestro_state.local.embedded.paths import socket_address
 
-
-def _embedded_address(root: str) -> Address:
-    from maestro_state.local.embedded.paths import socket_address
-
-    return Address(scheme="unix", path=socket_address(root))
+        return cls(project, settings, Address(scheme="unix", path=socket_address(root)), revive, terms)

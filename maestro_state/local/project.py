@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from maestro_state.errors import FileCorrupt, MaestroError, NoProject, UsageError, WorkFailed
-from maestro_state.fs.handles import Folder
+from maestro_state.fs.handles import Folder, refusal
+from maestro_state.fs.private import read_project_file
 from maestro_state.local.checkouts import find_checkout, home_of, is_begun, is_too_wide
 from maestro_state.models.names import is_session_id
 
@@ -37,6 +38,9 @@ _GITIGNORE = b"""\
 _OLD_GITIGNORE = b"/server/\n/logs/\n/trash/\n/sessions/active\n/sessions/.*\n"
 
 _GITIGNORE_LIMIT = 64 * 1024
+
+#: Names the session that a checkout is on.
+_ACTIVE = ".maestro/sessions/active"
 
 #: The list of sessions that other programs and the shell read: a cache, which the archives themselves can rebuild.
 INDEX = "index.json"
@@ -147,17 +151,17 @@ class Project:
     def active(self) -> str | None:
         """Return the id of the session this checkout is on."""
         try:
-            with _open_maestro(self.checkout, "sessions") as folder:
-                content = folder.read("active", limit=4096)
-        except FileNotFoundError:
-            return None
+            content = read_project_file(self.checkout, _ACTIVE)
+        except OSError as error:
+            path = os.path.join(self.checkout, os.path.dirname(_ACTIVE), error.filename or "active")
+            if error.errno:
+                raise refusal(error, path) from error
+            raise FileCorrupt(f"{path} is not a file of Maestro's", hint="move it away") from error
         if content is None or not content.strip():
             return None
         session_id = content.decode("utf-8", "replace").strip()
         if not is_session_id(session_id):
-            raise FileCorrupt(
-                ".maestro/sessions/active does not hold a session id", hint="maestro session switch REF writes it anew"
-            )
+            raise FileCorrupt(f"{_ACTIVE} does not hold a session id", hint="maestro session switch REF writes it anew")
         return session_id
 
     def active_mark(self) -> tuple[int, int, int] | None:

@@ -159,7 +159,6 @@ class JsonExport:
         self._file.write((b',"damage":' + msgspec.json.encode(damage) if damage else b"") + b"}")
 
     def message(self, message: Message) -> None:
-        """Write a message."""
         self._file.write(self._row(message.document() | {"user": message.user or self._people.owner}))
 
     def event(self, event: Event) -> None:

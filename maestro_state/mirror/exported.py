@@ -7,7 +7,6 @@ session that was not over when it was exported is over here.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -62,7 +61,7 @@ def read_json(content: bytes, path: str) -> Document:
         items = [_item(one) for one in row.get("context") or []]
         runs = [_run(one) for one in row.get("runs") or []]
         relevant = msgspec.convert(row.get("relevant") or [], list[RelevantOutput])
-    except (msgspec.ValidationError, binascii.Error, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:  # msgspec's and base64's are among them
         raise FileCorrupt(f"{path} is damaged ({error})") from error
     if not all(map(is_stream_id, [*(one.id for one in messages), *(one.id for one in events)])):
         raise FileCorrupt(f"{path} is damaged (an id is none)")

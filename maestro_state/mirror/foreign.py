@@ -19,6 +19,7 @@ from maestro_state.models.context import ContextItem, Snapshot
 from maestro_state.models.names import is_stream_id, slug_of
 from maestro_state.models.run import Flags, OutputRef, RelevantOutput, Run, SentItem, Usage
 from maestro_state.models.session import Counters, Session, Stats
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.vocabulary import Liveness, SessionState
 
 _STATES = {str(state) for state in SessionState}
@@ -33,7 +34,7 @@ def decode(content: bytes, path: str) -> Any:
         )
     try:
         return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"{path} is not valid JSON ({error})", hint="maestro verify names what is damaged") from error
 
 

@@ -27,6 +27,7 @@ from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.models.binding import Bound
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.vocabulary import Liveness
 
 _EXPIRED = str(Liveness.EXPIRED)
@@ -257,7 +258,7 @@ def _kept(project: Project) -> _Cache | None:
         with project.sessions() as folder:
             content = folder.read(CACHE, limit=_CACHE_LIMIT)
         cache = _decode(content) if content else None
-    except (OSError, MaestroError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, MaestroError, *UNDECODABLE):
         return None
     if cache is None or cache.format != _FORMAT or len(cache.rows) != len(cache.stamps):
         return None

@@ -16,11 +16,8 @@ import msgspec
 from maestro_state.errors import InvalidValue, WorkFailed
 from maestro_state.fs.handles import Folder
 from maestro_state.mirror.layouts.session import pretty
-from maestro_state.mirror.layouts.work import (
-    breadcrumb_files,
-    decode_breadcrumb,
-    open_folder,
-)
+from maestro_state.mirror.layouts.work import breadcrumb_files, decode_breadcrumb, opened
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import Breadcrumb
 from maestro_state.models.work_names import BASE, BREADCRUMBS, REJECTED, WorkPath, file_stamp, is_depth
 
@@ -80,9 +77,7 @@ class Mailbox:
 
     def deliveries(self, now_ns: int) -> Iterator[Delivery]:
         """Yield what is new; what is no breadcrumb goes to `rejected` or, still young, waits for the next time."""
-        try:
-            folder = open_folder(self._root, self.path)
-        except (FileNotFoundError, WorkFailed):
+        if (folder := opened(self._root, self.path)) is None:
             return
         seen = set()
         with folder:
@@ -176,7 +171,7 @@ class Mailbox:
                         if place.status(note.name) is None:
                             aside.move(name, note.name, into=place)
                             aside.remove(noted)
-                except (msgspec.DecodeError, InvalidValue, WorkFailed, FileNotFoundError):
+                except (*UNDECODABLE, InvalidValue, WorkFailed, FileNotFoundError):
                     continue  # stays where it is, with its reason
 
     def _named(self, source: str) -> str:

@@ -78,7 +78,6 @@ class MarkdownExport:
         self._line(f"## {title}\n")
 
     def end_section(self) -> None:
-        """Close it."""
         self._line()
 
     def _block(self, text: str, language: str) -> None:
@@ -88,7 +87,6 @@ class MarkdownExport:
         self._line(f"{fence}{language}\n{body}{'' if body.endswith(chr(10)) else chr(10)}{fence}\n")
 
     def item(self, item: ContextItem, content: bytes) -> None:
-        """Write an item with its content."""
         path = str(item.source.get("path_rel") or "")
         title = f"{self._plain(item.kind)} {self._code(path)}" if path else self._plain(item.kind)
         removed = " (removed)" if item.state == "removed" else ""
@@ -147,7 +145,6 @@ class MarkdownExport:
             self._line(f"> **Note:** {self._plain(reason)}\n")
 
     def message(self, message: Message) -> None:
-        """Write a message."""
         who = self._mark(message.user)
         self._line(f"**{self._plain(message.role)}** · {message.timestamp} {who}".rstrip() + "\n")
         if message.content:
@@ -160,7 +157,6 @@ class MarkdownExport:
         self._line()
 
     def event(self, event: Event) -> None:
-        """Write an event as one line."""
         if event.type in ("run.output", "message.added"):
             return
         facts = " ".join(f"{self._plain(name)}={self._plain(str(value))}" for name, value in event.data.items())

@@ -22,6 +22,7 @@ from maestro_state.fs.tree import Tree
 from maestro_state.mirror.home import STAGING, next_name
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.view import read_manifest
+from maestro_state.models.undecodable import UNDECODABLE
 
 #: The note of what goes with the change: a list of paths.
 _GONE = ".gone.json"
@@ -61,7 +62,7 @@ def settle(sessions: Folder, session_id: str) -> None:
         # Else there is no archive to change, or a link in that place: nothing Maestro left.
         if _is_folder(sessions, session_id) and _is_folder(staging, name):
             with Tree(sessions.child(session_id)) as archive, Tree(staging.child(name)) as pending:
-                manifest = read_manifest(archive, session_id)
+                manifest = read_manifest(archive.root, session_id)
                 if manifest is not None:
                     _settle(archive, pending, manifest)
                     archive.root.sync()
@@ -102,7 +103,7 @@ def _holds(pending: Tree, path: str, entry: FileEntry) -> bool:
 def _noted(pending: Tree) -> list[str]:
     try:
         return _gone(pending.read(_GONE, limit=layout.JSON_LIMIT) or b"[]")
-    except (MaestroError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (MaestroError, *UNDECODABLE):
         return []
 
 

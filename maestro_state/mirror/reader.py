@@ -23,6 +23,7 @@ from maestro_state.models.context import ContextItem
 from maestro_state.models.message import Event, Message, with_retractions
 from maestro_state.models.run import PREVIEW_BYTES, OutputRef, RelevantOutput, Run, SentItem, preview
 from maestro_state.models.session import Session
+from maestro_state.models.undecodable import UNDECODABLE
 
 _E = TypeVar("_E", Message, Event, "Chunk")
 
@@ -324,7 +325,7 @@ class ArchivedSession:
             lines = _split_lines(tree.pieces(layout.KEPT) or iter(()), first=b"[")
             try:
                 return {one.name: one.value for one in (_kept(line or b"") for line in lines)}
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+            except (*UNDECODABLE, TypeError) as error:
                 raise self._damage(layout.KEPT, f"is damaged ({error})") from error
 
     def events(self) -> Iterator[Event]:
@@ -350,7 +351,7 @@ class ArchivedSession:
                     if not _ENTRY_ID.fullmatch(value.id):
                         raise msgspec.DecodeError("its id is none")
                     yield value
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                except UNDECODABLE as error:
                     raise FileCorrupt(f"{self._where(path)} is damaged in line {number} ({error})") from error
 
 

@@ -94,7 +94,6 @@ class Spool:
         yield redaction.redact(waiting)
 
     def close(self) -> None:
-        """Forget it."""
         self._file.close()
 
     def __enter__(self) -> Self:

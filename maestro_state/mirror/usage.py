@@ -10,6 +10,7 @@ from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.view import open_view
 from maestro_state.models.run import Run, Usage
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.usage import Consumed
 
 
@@ -75,5 +76,5 @@ def _own_record(home: Home, session_id: str) -> _Record | None:
         content = tree.read(layout.RECORD, limit=layout.RECORD_LIMIT)
     try:
         return None if content is None else _decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None

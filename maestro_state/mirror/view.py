@@ -69,7 +69,7 @@ class View(Tree):
     @cached_property
     def manifest(self) -> layout.Manifest | None:
         """The manifest; None when there is none that can be trusted."""
-        return read_manifest(self, self._session_id)
+        return read_manifest(self.root, self._session_id)
 
     @property
     def is_pending(self) -> bool:
@@ -157,10 +157,10 @@ def _regular(tree: Tree, path: str) -> FileEntry | None:
     return tree.entry(path) if status and stat.S_ISREG(status.st_mode) else None
 
 
-def read_manifest(tree: Tree, session_id: str) -> layout.Manifest | None:
+def read_manifest(folder: Folder, session_id: str) -> layout.Manifest | None:
     """Read a folder's manifest; None when there is none, or it is damaged: then nothing in there is trusted."""
     try:
-        content = tree.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
+        content = folder.read(layout.MANIFEST, limit=layout.JSON_LIMIT)
         return None if content is None else layout.decode_manifest(content, session_id)
     except NewerFormat:
         raise  # not damaged: what it says may mean something else

@@ -372,7 +372,7 @@ def replacing(home: Home, session_id: str, *, fresh: bool = False, adopt: bool =
         with home.locked(session_id) as folder:
             place = folder.child(session_id) if folder.status(session_id) is not None else None
             base = Tree(place) if place else None
-            manifest = None if base is None or fresh else read_manifest(base, session_id)
+            manifest = None if place is None or fresh else read_manifest(place, session_id)
             if manifest is None and base is not None and adopt:
                 manifest = described(base, session_id)
             try:

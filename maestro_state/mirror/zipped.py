@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from lzma import LZMAError
 from typing import IO
 
 import msgspec
@@ -18,6 +21,7 @@ from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.writer import replacing
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.vocabulary import FROZEN
 
 #: Most bytes that an archive may have in all, and most that one of the zip's may become.
@@ -26,6 +30,11 @@ RATIO_MAX = 2000
 #: And of its manifest, which is read whole: digests hardly shrink.
 _MANIFEST_RATIO_MAX = 50
 _PIECE = 1 << 20
+
+#: What zipfile raises of a damaged zip, and what each way of packing does.
+_UNREADABLE = (
+    zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, OSError, zlib.error, LZMAError,
+)  # fmt: skip
 
 
 class _Head(msgspec.Struct):
@@ -37,10 +46,18 @@ def read_zip(home: Home, content: IO[bytes], path: str, *, dry_run: bool = False
 
     Raises FileCorrupt for one that is damaged or no archive, Conflict where this checkout's goes further.
     """
+    with _readable(path):
+        file = zipfile.ZipFile(content)
+    with file:
+        return _taken(home, file, path, dry_run=dry_run)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Refuse what cannot be read of a zip."""
     try:
-        with zipfile.ZipFile(content) as file:
-            return _taken(home, file, path, dry_run=dry_run)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        yield
+    except _UNREADABLE as error:
         raise FileCorrupt(f"{path} is not a zip that can be read ({error})") from error
 
 
@@ -52,7 +69,7 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
     told = file.getinfo(found[0])
     if told.file_size > min(MANIFEST_BYTES, _MANIFEST_RATIO_MAX * (told.compress_size + 1024)):
         raise FileCorrupt(f"the manifest in {path} would become larger than any session's")
-    with file.open(found[0]) as part:
+    with _readable(path), file.open(found[0]) as part:
         head = part.read(MANIFEST_BYTES + 1)
     session_id = _id_in(head, path)
     prefix = found[0][: -len(layout.MANIFEST)]
@@ -66,9 +83,11 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
     with replacing(home, session_id) as generation:
         arrival = Arrival(generation)
         arrival.take(layout.MANIFEST, head)
-        for name in manifest.files:
-            with file.open(prefix + name) as part:
-                _pour(part, name, arrival, manifest.files[name].size)
+        for name, entry in manifest.files.items():
+            for piece in _pieces(file, prefix + name, entry.size, path):
+                arrival.take(name, piece)
+            if not entry.size:
+                arrival.take(name, b"")
         arrival.finish()
     return session_id, status
 
@@ -76,7 +95,7 @@ def _taken(home: Home, file: zipfile.ZipFile, path: str, *, dry_run: bool) -> tu
 def _id_in(head: bytes, path: str) -> str:
     try:
         session_id = msgspec.json.decode(head, type=_Head).session_id
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"the manifest in {path} is damaged") from error
     if len(head) > MANIFEST_BYTES or not is_session_id(session_id):
         raise FileCorrupt(f"the manifest in {path} is not a session's")
@@ -114,11 +133,10 @@ def _check_sizes(file: zipfile.ZipFile, prefix: str, manifest: layout.Manifest, 
             raise FileCorrupt(f"{path} would become larger than any archive")
 
 
-def _pour(part: IO[bytes], name: str, arrival: Arrival, size: int) -> None:
-    """Hand a file on piece by piece, never more of it than was announced."""
+def _pieces(file: zipfile.ZipFile, name: str, size: int, path: str) -> Iterator[bytes]:
+    """Yield a file piece by piece, never more of it than was announced."""
     left = size
-    while piece := part.read(min(_PIECE, left + 1)):
-        arrival.take(name, piece)
-        left -= len(piece)
-    if size == 0:
-        arrival.take(name, b"")
+    with _readable(path), file.open(name) as part:
+        while piece := part.read(min(_PIECE, left + 1)):
+            yield piece
+            left -= len(piece)

@@ -64,17 +64,13 @@ class Bound(msgspec.Struct, frozen=True):
         return {"kind": self.kind, "key": self.key}
 
 
-_decode = msgspec.json.Decoder(tuple[str, str]).decode
+#: Reads kind and key as the record keeps them.
+pair_of = msgspec.json.Decoder(tuple[str, str]).decode
 
 
 def stored(bound: Bound) -> str:
     """Write it as the record keeps it."""
     return msgspec.json.encode((bound.kind, bound.key)).decode()
-
-
-def read(value: bytes | None) -> Bound | None:
-    """Read what the record keeps."""
-    return Bound(*_decode(value)) if value else None
 
 
 def from_document(value: Any) -> Bound | None:

@@ -1,5 +1,5 @@
-"""What a session holds beside its record: context items, runs, what was sent. Field names are those of the files the
-archive writes, so that a live session and an archived one are the same values.
+"""Items of context. Field names are those of the files the archive writes, so that a live session and an archived one
+are the same values.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What Maestro keeps, as values: frozen, without I/O, with the field names of the documents it prints and the files it
-writes. A field that may be absent has a default and is left out of documents when it has it.
+"""The record of a session, its row in lists and its status, with the field names of the documents that are printed and
+the files that are written. A field that may be absent has a default and is left out of documents when it has it.
 """
 
 from __future__ import annotations

@@ -185,13 +185,7 @@ def breadcrumb_of(document: Any, **missing: Any) -> Breadcrumb:
 
 
 def breadcrumb_of_run(
-    run: Run,
-    prompt: str,
-    response: str,
-    *,
-    session_id: str = "",
-    depth: int = 0,
-    activity: Sequence[Activity] = (),
+    run: Run, prompt: str, response: str, *, session_id: str = "", depth: int = 0, activity: Sequence[Activity] = ()
 ) -> Breadcrumb:
     """Return what a finished run leaves in its work session: the same run of a session always leaves the same one."""
     usage = run.usage

@@ -81,7 +81,9 @@ def stamp_ms(text: str) -> int:
     try:
         found = _STAMP.fullmatch(text)
         if found is None:
-            return from_iso(text)
+            at_ms = from_iso(text)
+            stamp_of(at_ms)  # in UTC it must have a date too
+            return at_ms
         day, second = found[1].split("_")
         parts = (day[:4], day[4:6], day[6:], second[:2], second[2:4], second[4:])
         moment = datetime(*map(int, parts), tzinfo=UTC)  # type: ignore[misc,arg-type]

@@ -65,11 +65,6 @@ class ToolOnWorkers(msgspec.Struct, frozen=True, omit_defaults=True):
     workers: list[dict[str, str | None]] = []  #: `host` and `version` of each that has it
 
 
-def strictest(limits: Iterable[int]) -> int:
-    """Return the lowest of some limits; 0, which is none, when there is none."""
-    return min((limit for limit in limits if limit > 0), default=0)
-
-
 def on_workers(names: list[str], present: list[Worker]) -> list[ToolOnWorkers]:
     """Tell of each tool which workers have it."""
     rows = []

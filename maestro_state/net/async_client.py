@@ -13,20 +13,11 @@ from hiredis import pack_command
 from maestro_state.fs.private_socket import connect_path
 from maestro_state.net.async_calls import AsyncCalls
 from maestro_state.net.async_socket import Pipe
-from maestro_state.net.faults import (
-    AnswerLateError,
-    ConnectionLostError,
-    Fault,
-    ReplyError,
-    Where,
-    is_passing,
-    refusal,
-)
+from maestro_state.net.faults import AnswerLateError, ConnectionLostError, Fault, ReplyError, is_passing, refusal
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.net.handshake import check_greeting, greeting, tls_context
 from maestro_state.net.retry import TIMEOUT_S
 from maestro_state.net.threads import in_thread
-from maestro_state.net.url import masked
 
 if TYPE_CHECKING:
     import socket
@@ -47,10 +38,8 @@ class AsyncConnection(AsyncCalls):
         self, address: Address, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         """Remember the address; the first call connects. `revive` runs in a thread."""
-        where = Where(masked(address), address.setting, address.is_embedded)
-        super().__init__(where, revive=revive)
+        super().__init__(address, revive=revive)
         self.timeout_s = address.timeout_s or timeout_s
-        self.address = address
         self._context: ssl.SSLContext | None = None
         self._pipe: Pipe | None = None
         self._opening: asyncio.Task[Pipe] | None = None
@@ -70,7 +59,7 @@ class AsyncConnection(AsyncCalls):
         if type(reply) is ReplyError:
             if is_passing(reply):
                 return (await self._retried([args], fault=reply))[0]
-            raise refusal(reply, self._where)
+            raise refusal(reply, self.address)
         return reply
 
     async def replies(self, command: Command | None, following: Callable[[Any], Command | None]) -> AsyncIterator[Any]:
@@ -183,7 +172,7 @@ class AsyncConnection(AsyncCalls):
                     await loop.create_connection(lambda: pipe, host, port, ssl=self._context)
                 packed, count = greeting(address)
                 if count:
-                    check_greeting(address, await pipe.ask_all(packed, count), self._where)
+                    check_greeting(address, await pipe.ask_all(packed, count))
         except BaseException as error:
             pipe.close()
             if isinstance(error, TimeoutError):

@@ -18,10 +18,8 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from maestro_state.net.faults import Where
 from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
 from maestro_state.net.translation import keep_raw
-from maestro_state.net.url import masked
 
 if TYPE_CHECKING:
     from maestro_state.net.url import Address
@@ -60,7 +58,7 @@ def library_connection(address: Address, timeout_s: float) -> LibraryConnection:
         )
 
     timeout_s = address.timeout_s or timeout_s
-    return LibraryConnection(make, where=Where(masked(address), address.setting))
+    return LibraryConnection(make, address=address)
 
 
 def async_library_connection(address: Address, timeout_s: float) -> AsyncLibraryConnection:
@@ -78,7 +76,7 @@ def async_library_connection(address: Address, timeout_s: float) -> AsyncLibrary
         return sentinel.master_for(address.service or "", db=address.db, retry=retry, **options)
 
     timeout_s = address.timeout_s or timeout_s
-    return AsyncLibraryConnection(make, where=Where(masked(address), address.setting))
+    return AsyncLibraryConnection(make, address=address)
 
 
 def client_options(address: Address, read_s: float, connect_s: float) -> dict[str, Any]:

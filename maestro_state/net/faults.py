@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from maestro_state.errors import MaestroError, ServerStorageError, ServerUnavailable
+
+if TYPE_CHECKING:
+    from maestro_state.net.url import Address
 
 #: The server is starting, failing over, moving slots or in a long script: the call will be answered later.
 _PASSING = frozenset({"LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "UNBLOCKED"})
@@ -14,20 +17,6 @@ _STORAGE = frozenset({"OOM", "MISCONF", "NOREPLICAS"})
 _CLOSED = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 #: The answer of a server that has no room for one more client, just before it hangs up.
 _CROWDED = "ERR max number of clients reached"
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A server as errors name it, and the setting that its address comes from."""
-
-    text: str
-    setting: str = "MAESTRO_REDIS_URL"
-    #: The project's own server, which refuses writes by a setting of ours while its disk is full.
-    is_embedded: bool = False
-
-    def __str__(self) -> str:
-        """Return its name alone."""
-        return self.text
 
 
 class ReplyError(MaestroError):
@@ -58,23 +47,23 @@ def is_passing(error: ReplyError) -> bool:
     return error.kind in _PASSING or str(error).startswith(_CROWDED)
 
 
-def refusal(error: ReplyError, where: Where) -> MaestroError:
+def refusal(error: ReplyError, address: Address) -> MaestroError:
     """Return what to raise for an error that repeating will not change."""
     kind = error.kind
     raised: MaestroError
-    if kind == "NOREPLICAS" and where.is_embedded:
+    if kind == "NOREPLICAS" and address.is_embedded:  # by a setting of ours it refuses writes while its disk is full
         raised = ServerStorageError(
-            f"{where} cannot store the write: its disk is full", hint="free disk space, then try again"
+            f"{address} cannot store the write: its disk is full", hint="free disk space, then try again"
         )
     elif kind in _STORAGE:
         raised = ServerStorageError(
-            f"{where} cannot store the write: {error}", hint="maestro doctor says what the server lacks"
+            f"{address} cannot store the write: {error}", hint="maestro doctor says what the server lacks"
         )
     elif kind in _CLOSED:
         what = "the account" if kind == "NOPERM" else "user name and password"
         rest = ", and MAESTRO_NAMESPACE, which its rights are for" if kind == "NOPERM" else ""
         raised = ServerUnavailable(
-            f"{where} does not let Maestro in: {error}", hint=f"check {what} in {where.setting}{rest}"
+            f"{address} does not let Maestro in: {error}", hint=f"check {what} in {address.setting}{rest}"
         )
     else:
         return error
@@ -87,14 +76,14 @@ def is_forbidden(error: MaestroError) -> bool:
     return isinstance(error.__cause__, ReplyError) and error.__cause__.kind == "NOPERM"
 
 
-def unreachable(where: Where, fault: Fault) -> ServerUnavailable:
+def unreachable(address: Address, fault: Fault) -> ServerUnavailable:
     """Return the error that ends all trying, with the last fault as its cause."""
     if isinstance(fault, ReplyError):
-        raised = ServerUnavailable(f"{where} is not ready: {fault}", hint="try again, or run maestro doctor")
+        raised = ServerUnavailable(f"{address} is not ready: {fault}", hint="try again, or run maestro doctor")
     else:
         reason = fault.strerror or str(fault) or (type(fault).__doc__ or "").strip().rstrip(".")
         raised = ServerUnavailable(
-            f"cannot reach {where}: {reason}", hint=f"start the server, or correct {where.setting}"
+            f"cannot reach {address}: {reason}", hint=f"start the server, or correct {address.setting}"
         )
     raised.__cause__ = fault
     return raised

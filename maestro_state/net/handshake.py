@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from maestro_state.errors import ConfigError
-from maestro_state.net.faults import ReplyError, Where, is_passing, refusal
+from maestro_state.net.faults import ReplyError, is_passing, refusal
 from maestro_state.net.url import CLIENT_NAME
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def greeting(address: Address) -> tuple[bytes, int]:
     if address.scheme != "unix" or address.client_name != CLIENT_NAME:
         # The name is for whoever looks at CLIENT LIST on a shared server; a private one has only us.
         commands.append((b"CLIENT", b"SETNAME", address.client_name))
-    return b"".join(pack_command(command) for command in commands), len(commands)
+    return b"".join(map(pack_command, commands)), len(commands)
 
 
-def check_greeting(address: Address, replies: list[Any], where: Where) -> None:
+def check_greeting(address: Address, replies: list[Any]) -> None:
     """Raise what the server had against the greeting; an answer that passes is raised as ReplyError."""
     for reply in replies:
         if not isinstance(reply, ReplyError):
@@ -42,7 +42,7 @@ def check_greeting(address: Address, replies: list[Any], where: Where) -> None:
             raise reply
         if address.scheme != "unix" and reply is replies[-1] and reply.kind in ("NOPERM", "ERR"):
             continue  # a user without the right to name itself still works
-        raise refusal(reply, where)
+        raise refusal(reply, address)
 
 
 def tls_context(address: Address) -> ssl.SSLContext:

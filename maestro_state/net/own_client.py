@@ -7,7 +7,7 @@ server is, database, user, password, credential provider, TLS, retries, connecti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +22,6 @@ from redis.credentials import CredentialProvider
 
 from maestro_state.errors import ConfigError
 from maestro_state.net.discovery import RawCluster
-from maestro_state.net.faults import Where
 from maestro_state.net.redis_py import AsyncLibraryConnection, LibraryConnection
 from maestro_state.net.url import Address, masked
 
@@ -84,7 +83,9 @@ def connection_of(client: Any) -> LibraryConnection:
         _check(client, _SYNC, "Maestro(client=…)")
     # The sentinels of a client are asked over its own connections; a twin's had to be made.
     return LibraryConnection(
-        lambda limit_s: _like(client, _SYNC, limit_s), where=_where(client), owns_sentinels=is_twin
+        lambda limit_s: _like(client, _SYNC, limit_s),
+        address=_named(client),
+        owns_sentinels=is_twin,
     )
 
 
@@ -92,7 +93,9 @@ def async_connection_of(client: Any) -> AsyncLibraryConnection:
     """Return an asyncio connection to the server of a client."""
     _check(client, _ASYNC, "AsyncMaestro(client=…)")
     return AsyncLibraryConnection(
-        lambda limit_s: _like(client, _ASYNC, limit_s), where=_where(client), owns_sentinels=False
+        lambda limit_s: _like(client, _ASYNC, limit_s),
+        address=_named(client),
+        owns_sentinels=False,
     )
 
 
@@ -133,8 +136,9 @@ def _check(client: Any, world: _World, taker: str) -> None:
         raise ConfigError("client= leads to a replica, which takes no writes", hint="use Sentinel.master_for()")
 
 
-def _where(client: Any) -> Where:
-    return Where(masked(_address(client)), "client=")
+def _named(client: Any) -> Address:
+    """Return the address with what is to be corrected when nobody is there."""
+    return replace(_address(client), setting="client=")
 
 
 def _address(client: Any) -> Address:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from maestro_state.net.async_calls import AsyncCalls
-from maestro_state.net.faults import ConnectionLostError, Fault, ReplyError, Where
+from maestro_state.net.faults import ConnectionLostError, Fault, ReplyError
 from maestro_state.net.retry import Caller
 from maestro_state.net.sync_calls import Calls
 from maestro_state.net.translation import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from maestro_state.net.interfaces import Command
+    from maestro_state.net.url import Address
 
 
 #: Answers of a node that does not have the slot, or not any more.
@@ -37,9 +38,9 @@ class _Clients(Caller):
 
     is_one_server = False
 
-    def __init__(self, make: Callable[[float | None], Any], *, where: Where, owns_sentinels: bool = True) -> None:
+    def __init__(self, make: Callable[[float | None], Any], *, address: Address, owns_sentinels: bool = True) -> None:
         """Use clients that `make` returns: one for all calls, and one whose reads may wait for so many seconds."""
-        super().__init__(where)
+        super().__init__(address)
         self._make = make
         self._client: Any = None
         self._waiting: Any = None

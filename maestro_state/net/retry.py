@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from maestro_state.net.faults import Fault, ReplyError, Where, is_passing, refusal, unreachable
+from maestro_state.net.faults import Fault, ReplyError, is_passing, refusal, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from maestro_state.net.url import Address
 
 #: Seconds a client that had been connected keeps trying.
 RETRY_S: Final = 5.0
@@ -34,13 +36,13 @@ class RetryPolicy:
     prove the address right. Reviving the server, once per call, buys the whole `retry_s` too.
     """
 
-    __slots__ = ("_clock", "_ends_at", "_pause_s", "_revived", "_tries", "_where", "known", "retry_s")
+    __slots__ = ("_clock", "_ends_at", "_pause_s", "_revived", "_tries", "address", "known", "retry_s")
 
     def __init__(
-        self, where: Where, *, known: bool, retry_s: float, clock: Callable[[], float] = time.monotonic
+        self, address: Address, *, known: bool, retry_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Start with the first fault of a call; `known` says that this client had been connected before."""
-        self._where = where
+        self.address = address
         self.known = known
         self.retry_s = retry_s
         self._clock = clock
@@ -65,7 +67,7 @@ class RetryPolicy:
         if isinstance(fault, ReplyError):
             self.known = True
         if now >= self._ends_at or (not self.known and self._tries > 1):
-            raise unreachable(self._where, fault)
+            raise unreachable(self.address, fault)
         pause_s = min(self._pause_s, self._ends_at - now)
         # The first repeat comes at once: most often it was an idle connection that the server had closed.
         self._pause_s = min(max(self._pause_s * 2, PAUSE_S), PAUSE_MAX_S)
@@ -78,16 +80,16 @@ class Caller:
     #: One command may name keys of several sessions; a cluster refuses that.
     is_one_server = True
 
-    def __init__(self, where: Where, *, revive: Callable[[], object] | None = None) -> None:
-        """Remember how to name the server; `revive` starts one that is not there."""
+    def __init__(self, address: Address, *, revive: Callable[[], object] | None = None) -> None:
+        """Remember where the server is; `revive` starts one that is not there."""
         self.retry_s = RETRY_S
-        self._where = where
+        self.address = address
         self._revive = revive
         #: It has answered once: its address is right.
         self._known = False
 
     def _policy(self) -> RetryPolicy:
-        return RetryPolicy(self._where, known=self._known, retry_s=self.retry_s)
+        return RetryPolicy(self.address, known=self._known, retry_s=self.retry_s)
 
     def _after(self, fault: Fault) -> None:
         """Take note of a fault before it is decided what follows."""
@@ -97,7 +99,7 @@ class Caller:
         errors = [reply for reply in replies if type(reply) is ReplyError]
         passing = next(filter(is_passing, errors), None)
         if errors and passing is None:
-            raise refusal(errors[0], self._where)
+            raise refusal(errors[0], self.address)
         return passing
 
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
-from maestro_state.net.faults import Fault, ReplyError, Where, is_passing, refusal
+from maestro_state.net.faults import Fault, ReplyError, is_passing, refusal
 from maestro_state.net.fork import let_go_in_child
 from maestro_state.net.packing import packed_parts
 from maestro_state.net.retry import TIMEOUT_S, block_limit_s
 from maestro_state.net.sync_calls import Calls
 from maestro_state.net.sync_socket import Link, open_link
-from maestro_state.net.url import masked
 
 if TYPE_CHECKING:
     import ssl
@@ -37,10 +36,8 @@ class Connection(Calls):
         self, address: Address, *, revive: Callable[[], object] | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         """Remember the address; the first call connects."""
-        where = Where(masked(address), address.setting, address.is_embedded)
-        super().__init__(where, revive=revive)
+        super().__init__(address, revive=revive)
         self.timeout_s = address.timeout_s or timeout_s
-        self.address = address
         self._context: ssl.SSLContext | None = None
         # list.append and list.pop are atomic: no lock, nothing that a fork could leave locked.
         self._idle: list[Link] = []
@@ -98,12 +95,8 @@ class Connection(Calls):
         self._keep(self._idle, link)
         return self.call(*command) if type(reply) is ReplyError else reply
 
-    def close(self) -> None:
-        """Close the idle sockets; a later call connects again."""
-        self.forget()
-
     def forget(self) -> None:
-        """Drop every idle socket."""
+        """Close the idle sockets; a later call connects again."""
         for idle in (self._idle, self._idle_blocking):
             while idle:
                 try:
@@ -111,6 +104,8 @@ class Connection(Calls):
                 except IndexError:
                     break  # another thread took the last one
                 link.close()
+
+    close = forget
 
     def _ask(self, idle: list[Link], command: Command, limit_s: float | None) -> Any:
         """Make the first try with as little around it as can be; nearly all end here."""
@@ -129,7 +124,7 @@ class Connection(Calls):
         if type(reply) is ReplyError:
             if is_passing(reply):
                 return self._retried([command], limit_s, fault=reply)[0]
-            raise refusal(reply, self._where)
+            raise refusal(reply, self.address)
         return reply
 
     def _try(self, commands: Sequence[Command], limit_s: float | None, together: Any) -> list[Any]:
@@ -151,7 +146,7 @@ class Connection(Calls):
             from maestro_state.net.handshake import tls_context
 
             self._context = tls_context(self.address)
-        link = open_link(self.address, self.timeout_s, self._where, self._context)
+        link = open_link(self.address, self.timeout_s, self._context)
         self._known = True
         return link
 

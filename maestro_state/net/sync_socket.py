@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hiredis import ProtocolError, Reader, pack_command
 
 from maestro_state.fs.private_socket import connect_path
-from maestro_state.net.faults import AnswerLateError, ConnectionLostError, ReplyError, Where
+from maestro_state.net.faults import AnswerLateError, ConnectionLostError, ReplyError
 from maestro_state.net.handshake import check_greeting, greeting
 
 if TYPE_CHECKING:
@@ -155,13 +155,13 @@ class Link:
         self._socket.close()
 
 
-def open_link(address: Address, timeout_s: float, where: Where, context: ssl.SSLContext | None = None) -> Link:
+def open_link(address: Address, timeout_s: float, context: ssl.SSLContext | None = None) -> Link:
     """Connect, secure and greet; raise OSError or ReplyError for what may pass, else MaestroError."""
     link = Link(_connect(address, timeout_s, context), timeout_s)
     packed, count = greeting(address)
     try:
         if count:
-            check_greeting(address, link.exchange([packed], count), where)
+            check_greeting(address, link.exchange([packed], count))
     except BaseException:
         link.close()
         raise

@@ -64,6 +64,10 @@ class Address:
         *_, outer, inner, name = ("", "", *self.path.split("/"))
         return name == "s.sock" and ((outer, inner) == (".maestro", "server") or outer.startswith("maestro-"))
 
+    def __str__(self) -> str:
+        """Return it as errors name the server, fit to be shown."""
+        return masked(self)
+
 
 def parse_url(text: str) -> Address:
     """Read an address; raise ConfigError when it is not one."""

@@ -14,14 +14,7 @@ from math import fsum
 from typing import TypeVar
 
 from maestro_state.api.maestro import Maestro
-from maestro_state.errors import (
-    InvalidTransition,
-    LostClaim,
-    NotFound,
-    SessionExpired,
-    SessionNotFound,
-    UsageError,
-)
+from maestro_state.errors import InvalidTransition, LostClaim, NotFound, SessionExpired, SessionNotFound, UsageError
 from maestro_state.models.binding import Bound
 from maestro_state.models.claim import Claim, Ended
 from maestro_state.models.names import is_session_id
@@ -56,7 +49,6 @@ class SessionWriter:
         return bool(self._open)
 
     def close(self) -> None:
-        """Close the connections."""
         self._maestro.close()
 
     def write(self, entries: Sequence[Entry]) -> None:

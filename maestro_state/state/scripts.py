@@ -94,7 +94,7 @@ def load(name: str) -> Script:
     header = _HEADER.match(text)
     if header is None or header["name"] != name:
         raise ScriptError(f"lua/{name}.lua does not open with its header")
-    keys, argv, includes = (_words(header[part]) for part in ("keys", "argv", "includes"))
+    keys, argv, includes = map(_words, header.group("keys", "argv", "includes"))
     parts = [_preamble(name, header["group"], keys, argv)]
     for include in includes:
         parts.append(_read("includes", f"{include}.lua").strip())

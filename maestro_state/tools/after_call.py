@@ -12,6 +12,7 @@ import msgspec
 
 from maestro_state.fs.opening import open_regular
 from maestro_state.models.run import Usage
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.tools.parsers.lines import decode, words
 
 #: How much of the end of codex's record is looked through, in bytes.
@@ -52,7 +53,7 @@ def from_llm_log(printed: bytes, output_digest: str | None) -> Usage | None:
     """
     try:
         rows: Any = msgspec.json.decode(printed)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     for row in rows if isinstance(rows, list) else []:
         answer = words(row, "response")

@@ -49,7 +49,8 @@ def check_options(tool: Tool, options: ToolOptions) -> None:
         _check_model(tool, options.model)
     if options.mode is not None:
         _check_mode(tool, options.mode)
-    _check_arguments(tool, [*tool.arguments, *options.arguments])
+    if arguments := [*tool.arguments, *options.arguments]:
+        _check_arguments(tool, arguments)
 
 
 def _check_model(tool: Tool, model: str) -> None:

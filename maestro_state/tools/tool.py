@@ -57,7 +57,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     last_words: tuple[str, ...] = ()  #: what must stay behind extra words
     version: tuple[str, ...] = ()  #: asks for its version; empty: nothing to ask
     sees: tuple[str, ...] = ()  #: further names, or patterns of names, of its environment
-    stream: str = "plain"  #: the module of `streams` that reads its stdout
+    stream: str = "plain"  #: the module of `parsers` that reads its stdout
     ends_with: str = "exit code 0"  #: what makes a call a success
     cumulative: frozenset[str] = frozenset()  #: counters of Usage that run over the tool's whole session
     exit_codes: tuple[tuple[int, str], ...] = ()  #: what its own exit codes mean

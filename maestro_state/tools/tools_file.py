@@ -12,6 +12,7 @@ import msgspec
 from maestro_state.errors import ConfigError, FileCorrupt
 from maestro_state.local.project import Project
 from maestro_state.local.trust import TOOLS_FILE, keep_trust, read_with_trust
+from maestro_state.models.undecodable import UNDECODABLE
 
 OK, WARN, MISSING = "ok", "warn", "missing"
 
@@ -41,7 +42,7 @@ def read_rows(project: Project, env: Mapping[str, str] | None = None) -> tuple[l
 def _decoded(content: bytes) -> list[ToolRow]:
     try:
         return msgspec.json.decode(content, type=ToolsFile).tools
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"{TOOLS_FILE} is damaged ({error})", hint=f"remove {TOOLS_FILE}") from error
 
 

@@ -26,5 +26,5 @@ def start_own_run(
     while True:
         revision = server.fetch(ops.revision(terms, session_id))
         with suppress(ContextChanged):  # somebody added an item since it was counted
-            run_id, summary = server.run(ops.start_run(terms, stamp, session_id, request, prompt, (revision, [])))
-            return str(run_id.decode()), summary
+            run, summary = server.run(ops.start_run(terms, stamp, session_id, request, prompt, (revision, [])))
+            return str(run.id), summary

@@ -39,13 +39,7 @@ class Sweep:
     """The sweep over everybody's sessions."""
 
     def __init__(
-        self,
-        server: Server,
-        places: Places,
-        *,
-        horizon_ms: int,
-        can_scan: bool,
-        queue: Queue | None = None,
+        self, server: Server, places: Places, *, horizon_ms: int, can_scan: bool, queue: Queue | None = None
     ) -> None:
         """Take how long before its end a session is frozen, whether the server's keys can be walked through, and the
         queue of those who may reach a folder that this one cannot.

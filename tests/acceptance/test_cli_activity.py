@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_runs import maestro_command, printed
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "claude"
 
@@ -26,12 +25,7 @@ if told["exit_code"] is None:
 sys.exit(told["exit_code"])
 """
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 @pytest.fixture

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.acceptance.test_cli_runs import Screen
 from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 from tests.support.waiting import wait_until
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 SECRET = "s3cret-of-mine-8814"
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack, with its worker, starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 def test_show_has_prompt_context_and_meta_for_people_and_programs(project: Path):

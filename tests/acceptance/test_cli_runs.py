@@ -9,23 +9,18 @@ import re
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 from tests.support.waiting import wait_until
 
 META = {"id", "tool", "prompt_source", "flags", "status", "created_at", "context_refs", "context_version"}
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack, with its worker, starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 class Screen:

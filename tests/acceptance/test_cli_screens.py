@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.test_cli_runs import Screen
 from tests.support.cli_runs import MAESTRO, maestro_command, printed
-from tests.support.embedded_project import temporary_project
-from tests.support.waiting import wait_until
+from tests.support.embedded_project import ended_project
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 def test_the_help_of_a_group_says_whole_what_each_command_does(tmp_path: Path):
@@ -77,48 +67,6 @@ def test_one_is_not_many(project: Path):
     printed(project, "session", "start", "counted")
     told = maestro_command(project, "budget", "set", "--user", "ana", "--tokens", "1").stdout
     assert told == "user ana: at most 1 token today, 1 token left\n"
-
-
-#: Asks, with a thread that takes the signal where it would wake nobody: as if it came between question and wait.
-_ASKED = """
-import os, signal, sys, threading
-from maestro_cli.screen.question import confirmed
-
-def hear():
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    os.write(1, b"hearing")
-    threading.Event().wait()
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-threading.Thread(target=hear, daemon=True).start()
-try:
-    input("sure?") if sys.argv[1] == "input" else confirmed("sure?")
-except KeyboardInterrupt:
-    os.write(1, b"left")
-os._exit(0)
-"""
-
-
-@pytest.mark.parametrize("asks", ["confirmed", "input"])
-def test_a_question_hears_a_signal_that_comes_before_it_waits(tmp_path: Path, asks: str):
-    """With the control that `input` sleeps on until a line comes."""
-    screen = Screen(tmp_path, program=[sys.executable, "-c", _ASKED, asks])
-    screen.wait_for(b"hearing")
-    screen.wait_for(b"sure?")
-    os.kill(screen.pid, signal.SIGINT)
-    if asks == "input":
-        wait_until(lambda: not _is_pending(screen.pid, signal.SIGINT), "a thread has taken the signal")
-        assert b"left" not in screen.seen
-        screen.press(b"y\n")
-    screen.end()
-    assert screen.seen.endswith(b"left")
-
-
-def _is_pending(pid: int, number: int) -> bool:
-    """Tell whether a signal waits to be taken by any thread of a process."""
-    (mask,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("ShdPnd")]
-    return bool(int(mask.split()[1], 16) & 1 << (number - 1))
 
 
 def test_only_yes_is_yes(project: Path):

@@ -6,24 +6,18 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from maestro_state import Maestro
 from tests.support.cli_runs import maestro_command, printed, refused
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 def test_from_a_message_to_the_command_that_opens_it(project: Path):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_runs import maestro_command, printed, refused
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 
 #: Prints what `claude` prints, its arguments and its input as the answer; a conversation of its own unless it resumes.
 CLAUDE = f"""#!{sys.executable} -IS
@@ -25,12 +24,7 @@ print(json.dumps({{"type": "result", "subtype": "success", "is_error": False, "r
                    "usage": {{"input_tokens": 3, "output_tokens": 2}}}}))
 """
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack starts with the first command."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.test_cli_runs import Screen
 from tests.acceptance.test_cli_terminal import program
 from tests.support.cli_runs import maestro_command, printed, refused
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import call, temporary_project
 from tests.support.waiting import wait_until
 
 
@@ -58,6 +58,8 @@ def test_ctrl_c_leaves_what_is_waited_for_running(project: Path):
     printed(project, "run", "p", "--detach")
     screen = Screen(project, "wait")
     wait_until(lambda: printed(project, "runs")["runs"][0]["status"] == "running", "it runs")
+    # Before, it may still be starting, and a Ctrl-C would end the interpreter.
+    wait_until(lambda: " cmd=xread " in call(project, "CLIENT", "LIST"), "somebody waits for it")
     screen.press(b"\x03")
     assert screen.end() == 130
     assert printed(project, "runs")["runs"][0]["status"] == "running"

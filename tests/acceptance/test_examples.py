@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.embedded_project import temporary_project
+from tests.support.embedded_project import ended_project
 
 ROOT = Path(__file__).parent.parent.parent
 PRINTED = {
@@ -24,12 +23,7 @@ PRINTED = {
 #: Those that need frameworks: `tests/reach/test_examples.py` runs them.
 IN_REACH = {"two_frameworks.py"}
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose stack, with its worker, starts with the first call."""
-    with temporary_project() as folder:
-        yield folder
+project = ended_project
 
 
 def run(program: list[str], folder: Path) -> list[str]:

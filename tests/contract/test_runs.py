@@ -314,3 +314,14 @@ async def test_large_output_is_read_in_pieces_and_whole(backend: Backend):
         assert await maestro.runs.output("0001") == written[0]
         assert await maestro.runs.output("0002") == written[1]
         await maestro.sessions.abort(reason="done")
+
+
+@pytest.mark.parametrize("how", [{}, {"dry": True}, {"idempotency_key": "once"}, {"retries": 2, "priority": "high"}])
+async def test_a_started_run_is_returned_as_it_is_stored(backend: Backend, how: dict[str, object]):
+    """Nothing has to be read again to know it; a repeat returns the first one."""
+    async with backend.open_async() as maestro:
+        session = await maestro.sessions.start("a", tool="echo")
+        started = await maestro.runs.start("hello", session.id, terminal="here", timeout_s=5, **how)
+        assert started == await maestro.runs.read(started.id, session.id)
+        again = await maestro.runs.start("hello", session.id, terminal="there", timeout_s=5, **how)
+        assert (again == started) == ("idempotency_key" in how)

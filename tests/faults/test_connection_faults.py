@@ -12,8 +12,8 @@ from contextlib import closing
 import pytest
 
 from maestro_state.errors import ServerUnavailable
-from maestro_state.net import connect, connect_async
-from maestro_state.net.faults import ConnectionLostError, ReplyError, Where
+from maestro_state.net import connect, connect_async, parse_url
+from maestro_state.net.faults import ConnectionLostError, ReplyError
 from maestro_state.net.retry import RetryPolicy
 from tests.support.servers import free_port, lossy_proxy, raw_call, raw_socket, valkey
 from tests.support.waiting import wait_until
@@ -291,7 +291,7 @@ def test_not_a_redis_server_is_reported():
 def test_retries_pause_longer_and_end():
     """Pauses start at none, grow, stay bounded, and end when the time is over."""
     now = [0.0]
-    policy = RetryPolicy(Where("redis://h"), known=True, retry_s=5.0, clock=lambda: now[0])
+    policy = RetryPolicy(parse_url("redis://h"), known=True, retry_s=5.0, clock=lambda: now[0])
     pauses = []
 
     def go_on():
@@ -299,7 +299,7 @@ def test_retries_pause_longer_and_end():
             pauses.append(policy.pause_after(ConnectionLostError("gone")))
             now[0] += pauses[-1]
 
-    with pytest.raises(ServerUnavailable, match="redis://h: gone"):
+    with pytest.raises(ServerUnavailable, match="redis://h:6379: gone"):
         go_on()
     assert pauses[0] == 0.0
     assert pauses[1:-1] == sorted(pauses[1:-1])
@@ -309,10 +309,10 @@ def test_retries_pause_longer_and_end():
 
 def test_retries_of_a_server_that_was_never_reached():
     """A server never reached gets one more try, one that answers LOADING gets the whole time."""
-    policy = RetryPolicy(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
+    policy = RetryPolicy(parse_url("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
     policy.pause_after(ConnectionRefusedError(111, "Connection refused"))
-    with pytest.raises(ServerUnavailable, match="cannot reach redis://h: Connection refused"):
+    with pytest.raises(ServerUnavailable, match="cannot reach redis://h:6379: Connection refused"):
         policy.pause_after(ConnectionRefusedError(111, "Connection refused"))
-    policy = RetryPolicy(Where("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
+    policy = RetryPolicy(parse_url("redis://h"), known=False, retry_s=5.0, clock=lambda: 0.0)
     for _ in range(10):
         policy.pause_after(ReplyError("LOADING the dataset"))

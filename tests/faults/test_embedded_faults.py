@@ -14,15 +14,10 @@ from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.local import embedded
 from maestro_state.local.embedded import server
 from maestro_state.local.embedded.paths import data_path
-from tests.support.embedded_project import call, servers, temporary_project, write_program
+from tests.support.embedded_project import call, ended_project, servers, write_program
 from tests.support.waiting import wait_until
 
-
-@pytest.fixture
-def project():
-    """Give a fresh project folder."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 @pytest.mark.parametrize("linked", [".maestro", ".maestro/server"])

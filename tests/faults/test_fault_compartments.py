@@ -10,6 +10,7 @@ import pytest
 from maestro_workers.sweep import sweep
 
 from maestro_state import Maestro
+from maestro_state.errors import DamagedRecord
 from maestro_state.local.embedded import socket_path
 from maestro_state.upkeep import lost_sessions, shards
 from maestro_state.upkeep import sweep as sweep_room
@@ -90,6 +91,16 @@ def test_damaged_sessions_affect_no_other(workplace, batch: int):
     assert not any(check.name == "records" for check in maestro.health.checks()), repaired
     # One that says it is another checkout's is not damaged: it is written there.
     assert [one for one in sweep(maestro).errors if "another checkout" not in one.reason] == [], repaired
+
+
+@pytest.mark.parametrize("content", ["bytes", "deep"])
+def test_who_reads_a_damaged_record_is_told_so(workplace, content: str):
+    """Whatever keeps it from being decoded, it is no failure of the program."""
+    backend, maestro = workplace
+    session_id = bad_one(maestro)
+    KINDS[f"preferences is {content}"](backend.raw, maestro.server.terms.keys, session_id)
+    with pytest.raises(DamagedRecord):
+        maestro.sessions.status(session_id)
 
 
 @pytest.mark.parametrize("kind", INDEX_KINDS)

@@ -13,7 +13,7 @@ from maestro_state.errors import ServerUnavailable
 from maestro_state.local import embedded
 from maestro_state.local.embedded import log_repair
 from maestro_state.local.embedded.paths import data_path
-from tests.support.embedded_project import call, temporary_project
+from tests.support.embedded_project import call, ended_project
 
 #: Places in the last part of the log at which it is damaged, and in how many of them a server is really started.
 PLACES, STARTED = 50, 6
@@ -25,12 +25,7 @@ KINDS = {
     "garbage": lambda log, at: log[:at] + random.Random(at).randbytes(700),
 }
 
-
-@pytest.fixture
-def project():
-    """Give a fresh project folder."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,17 +16,12 @@ from maestro_state.clock import now_ms
 from maestro_state.local.embedded import is_running, socket_address, supervisor_alive
 from maestro_state.state.calls.claims import SUSPICION_MS
 from tests.support.cli_runs import MAESTRO, maestro_command, printed
-from tests.support.embedded_project import end, is_alive, processes_in, servers, supervisors, temporary_project, workers
+from tests.support.embedded_project import end, ended_project, is_alive, processes_in, servers, supervisors, workers
 from tests.support.waiting import wait_until
 
 WAITS = "sh -c 'echo begun; while [ ! -e go ]; do sleep 0.05; done'"
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose processes are all ended afterwards."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 def _looking(project: Path) -> Maestro:

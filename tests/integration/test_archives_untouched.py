@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from maestro_state.state.scripts import Query
 from maestro_state.upkeep import scheduler_lease, work_store
 from tests.support.backends import Backend, Clock
 from tests.support.cli_runs import maestro_command, printed
-from tests.support.embedded_project import call, temporary_project
+from tests.support.embedded_project import call, ended_project
 from tests.support.foreign_archives import seen, write_foreign
 from tests.support.stored import filler
 from tests.support.waiting import wait_until
@@ -49,12 +48,7 @@ OTHERS = {
     "wsession breadcrumb add", "wsession end", "wsession pause", "wsession resume", "wsession start",
 }  # fmt: skip
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Give a project whose stack runs as for anybody."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 def archived(maestro: Maestro, backend: Backend | None, raw, name: str, state: str) -> str:

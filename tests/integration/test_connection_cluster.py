@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import closing
-from dataclasses import dataclass
 
 import pytest
 from redis.asyncio.connection import AbstractConnection
@@ -14,22 +12,10 @@ from maestro_state.errors import ServerUnavailable
 from maestro_state.net import ReplyError, connect, connect_async
 from maestro_state.net.faults import ConnectionLostError
 from tests.support.sentinels import watched_master
-from tests.support.servers import free_port, raw_call
+from tests.support.servers import Lua, free_port, raw_call
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
-
-
-@dataclass(frozen=True)
-class Lua:
-    """A script as the connection wants it."""
-
-    body: str
-
-    @property
-    def sha(self):
-        """Return the digest that the server knows it by."""
-        return hashlib.sha1(self.body.encode()).hexdigest()
 
 
 APPEND = Lua("redis.call('XADD', KEYS[1], '*', 'v', ARGV[1]) return {redis.call('HINCRBY', KEYS[2], 'n', 1), KEYS[2]}")

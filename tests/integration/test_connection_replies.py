@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import closing
-from dataclasses import dataclass
 
 import fakeredis
 import pytest
@@ -13,7 +11,7 @@ import redis
 from maestro_state.errors import ServerStorageError, ServerUnavailable
 from maestro_state.net import ReplyError, connect, connect_async
 from maestro_state.net.own_client import async_connection_of, connection_of
-from tests.support.servers import free_port, raw_call, valkey
+from tests.support.servers import Lua, free_port, raw_call, valkey
 
 COMMANDS = [
     ("SET", "text", "é"),
@@ -41,18 +39,6 @@ COMMANDS = [
     ("PING",),
     ("EVAL", "return {1, 'two', {3}, false}", 0),
 ]
-
-
-@dataclass(frozen=True)
-class Lua:
-    """A script as the connection wants it."""
-
-    body: str
-
-    @property
-    def sha(self):
-        """Return the digest that the server knows it by."""
-        return hashlib.sha1(self.body.encode()).hexdigest()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from maestro_state.local import embedded, handover
 from maestro_state.local.embedded.paths import data_path, socket_address
 from maestro_state.local.embedded.probe import open_server, read_info
 from tests.support.cli_runs import printed
-from tests.support.embedded_project import call, end, is_alive, run_python, servers, supervisors, temporary_project
+from tests.support.embedded_project import call, end, ended_project, is_alive, run_python, servers, supervisors
 from tests.support.waiting import wait_until
 
 WAIT_FOREVER = "import threading; threading.Event().wait()"
@@ -40,18 +40,15 @@ from maestro_workers.stack.services import Keeper, ProcessService
 from maestro_workers.stack.supervisor import supervise
 root = Path(sys.argv[1])
 quiet = root / "do-not-stop"
-command = [sys.executable, "-c", {SERVICE!r}, str(root)]
-dummy = ProcessService("dummy", command, ready_to_stop=lambda: not quiet.exists())
-parts = lambda loop, log: [Keeper(dummy, log)]
+class Reluctant(Keeper):
+    def before_stop(self, *, asked):
+        return asked or not quiet.exists()
+dummy = ProcessService("dummy", [sys.executable, "-c", {SERVICE!r}, str(root)])
+parts = lambda loop, log: [Reluctant(dummy, log)]
 raise SystemExit(supervise(root, idle_s=float(sys.argv[2]), parts=parts, gone_s=float(sys.argv[3])))
 """
 
-
-@pytest.fixture
-def project():
-    """Give a fresh project folder."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 def start_supervisor(root: Path, *, idle_s: float = 600, gone_s: float = 600) -> subprocess.Popen[bytes]:
@@ -203,12 +200,12 @@ def test_a_stack_with_a_client_does_not_stop(project, monkeypatch):
     wait_until(lambda: not servers(project), "the stack has stopped")
 
 
-def test_a_service_may_put_off_the_stop(project):
-    """While a service objects the stack stays up; when it no longer does, the stack stops."""
+def test_a_part_may_put_off_the_stop(project):
+    """While a part objects the stack stays up; when it no longer does, the stack stops."""
     embedded.ensure(project, supervise=False)
     (project / "do-not-stop").touch()
     with start_supervisor(project, idle_s=0.4) as supervisor:
-        wait_until(lambda: "stop_put_off by=dummy" in stack_log(project), "the service was asked")
+        wait_until(lambda: "stop_put_off by=dummy" in stack_log(project), "the part was asked")
         assert servers(project)
         (project / "do-not-stop").unlink()
         assert supervisor.wait(60) == 0

@@ -19,11 +19,11 @@ from maestro_state.local.embedded.paths import data_path
 from tests.support.embedded_project import (
     call,
     end,
+    ended_project,
     is_alive,
     open_files,
     run_python,
     servers,
-    temporary_project,
     write_program,
 )
 from tests.support.waiting import wait_until
@@ -39,12 +39,7 @@ embedded.ensure(root, supervise=False, binary=sys.argv[2] if len(sys.argv) > 2 e
 print(embedded.status(root).pid)
 """
 
-
-@pytest.fixture
-def project():
-    """Give a fresh project folder."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 def launch_without_lock(root: Path) -> None:

@@ -20,7 +20,7 @@ from maestro_state.errors import InvalidValue
 from maestro_state.local.embedded import ensure
 from maestro_state.local.handover import Holder
 from tests.support.cli_runs import MAESTRO, maestro_command, printed, refused
-from tests.support.embedded_project import call, end, supervisors, temporary_project, workers, write_program
+from tests.support.embedded_project import call, end, ended_project, supervisors, workers, write_program
 from tests.support.servers import Server, valkey
 from tests.support.waiting import wait_until
 
@@ -29,12 +29,7 @@ LENGTH = "sh -c 'echo ${#ASKED}'"
 #: The same, once there is a file to go on with.
 PATIENT = "sh -c 'echo begun; while [ ! -e go ]; do sleep 0.05; done; echo ${#ASKED}'"
 
-
-@pytest.fixture
-def project() -> Iterator[Path]:
-    """Return a project whose processes are all ended afterwards."""
-    with temporary_project() as root:
-        yield root
+project = ended_project
 
 
 def _wait_for(maestro: Maestro, *runs: str) -> list[str]:

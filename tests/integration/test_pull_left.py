@@ -19,18 +19,6 @@ from tests.support.workshop import Workshop
 
 
 @pytest.fixture
-def shop(project: Path):
-    """Return a project with a server and no worker."""
-    with Workshop(project) as shop:
-        yield shop
-
-
-@pytest.fixture
-def raw(shop: Workshop) -> redis.Redis:
-    return redis.Redis(unix_socket_path=str(socket_path(shop.project)))
-
-
-@pytest.fixture
 def maestro(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Maestro:
     """Return an open project whose senders would wait for an hour for somebody to fetch what they send."""
     monkeypatch.setattr(pulling, "FETCHED_S", 3600.0)

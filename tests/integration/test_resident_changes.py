@@ -19,6 +19,7 @@ from maestro_cli import entry
 from maestro_state import Maestro
 from maestro_state.local.embedded import ensure, stop
 from tests.integration.test_resident import EITHER_WAY, HANDED_OVER, RUN_HERE, children, everything_on, resident
+from tests.support.process_status import catches, state
 from tests.support.waiting import wait_until
 
 #: A day's work: what is said, sent, refused, asked on a pipe, and how it ends. {name} is put in by the test.
@@ -215,23 +216,14 @@ def test_ctrl_z_stops_the_command_too(folders):
                 wait_until(lambda: children(process.pid), "nobody runs it")
                 runner = int(children(process.pid)[0])
                 wait_until(lambda: _has_stdin_of(runner, caller.pid), "it was not handed over")
-                wait_until(lambda: _catches_stop(caller.pid), "it does not listen")
+                wait_until(lambda: catches(caller.pid, signal.SIGTSTP), "it does not listen")
                 caller.send_signal(signal.SIGTSTP)
-                wait_until(lambda: _state(caller.pid) == _state(runner) == "T", "they are not both stopped")
+                wait_until(lambda: state(caller.pid) == state(runner) == "T", "they are not both stopped")
                 caller.send_signal(signal.SIGCONT)
-                wait_until(lambda: "T" not in (_state(caller.pid), _state(runner)), "they do not go on")
+                wait_until(lambda: "T" not in (state(caller.pid), state(runner)), "they do not go on")
                 caller.communicate(b"later")
             assert caller.returncode == 0
         assert [message.content for message in maestro.messages.last(10)] == ["later"]
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def _catches_stop(pid: int) -> bool:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
-    return bool(int(line.split()[1], 16) & 1 << (signal.SIGTSTP - 1))
 
 
 @pytest.mark.parametrize("words", [["run", "-", "--tool", "echo"], ["message", "add", "--role", "user", "-"]])

@@ -21,7 +21,8 @@ REPLACEMENTS: dict[str, Callable[[redis.Redis, str], Any]] = {
     "stream": lambda raw, key: raw.xadd(key, {b"\xff": b"\xff"}, id="1-1"),
 }
 #: Contents of fields that no script would have written.
-CONTENTS = {"empty": b"", "word": b"x", "bytes": b"\xff", "json": b"{}", "large": b"9" * 40}
+CONTENTS = {"empty": b"", "word": b"x", "bytes": b"\xff", "json": b"{}", "large": b"9" * 40,
+            "deep": b"[" * 5000 + b"]" * 5000}  # fmt: skip
 FIELDS = ("state", "last_id", "created_at", "last_activity", "ttl_ms", "touched_at", "archived_id", "open_runs",
           "project", "preferences", "user_id")  # fmt: skip
 

@@ -16,6 +16,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from maestro_state.local.embedded.paths import data_path, socket_address
 from maestro_state.local.embedded.probe import open_server
 from tests.support.waiting import wait_until
@@ -36,6 +38,13 @@ def temporary_project() -> Iterator[Path]:
         wait_until(lambda: not end(*supervisors(root)), "the supervisors are gone")
         wait_until(lambda: not end(*processes_in(root)), "every process of the project is gone")
         shutil.rmtree(root)
+
+
+@pytest.fixture
+def ended_project() -> Iterator[Path]:
+    """Return a project whose stack starts with the first command, and of which no process is left at the end."""
+    with temporary_project() as root:
+        yield root
 
 
 def end(*pids: int) -> int:

@@ -15,6 +15,10 @@ from maestro_state.mirror.writer import Generation, replacing
 SESSION_ID = "work--abcdef"
 
 
+def home_of(project: Path) -> Home:
+    return Home.of_project(Project(project))
+
+
 def contents(number: int, runs: int = 0) -> dict[str, bytes]:
     """Return the files of a generation."""
     outputs = {f"runs/{run:04}/output.txt": b"%d of %d\n" % (run, number) * 400 for run in range(1, runs + 1)}
@@ -28,7 +32,7 @@ def contents(number: int, runs: int = 0) -> dict[str, bytes]:
 
 def write_generation(root: Path, number: int, *, in_place: bool = False, runs: int = 0) -> None:
     """Write one generation as the last flush of a session does, or in place, as the checkpoints before it do."""
-    with replacing(Home.of_project(Project(root)), SESSION_ID) as generation:
+    with replacing(home_of(root), SESSION_ID) as generation:
         if in_place and generation.old:
             generation.change_in_place()
             generation.keep_all()

@@ -11,6 +11,7 @@ from typing import Self
 
 from maestro_state import Maestro
 from tests.support.cli_runs import MAESTRO
+from tests.support.process_status import catches
 from tests.support.programs import Program, running
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
@@ -90,8 +91,10 @@ class Rolling:
         wait_until(lambda: self.maestro.runs.workers() == wanted, f"{wanted} workers listen")
 
     def start_scheduler(self) -> None:
-        """Start one more scheduler."""
-        self.schedulers.append(self.start(MAESTRO, "scheduler"))
+        """Start one more scheduler, and wait until it can be asked to stop."""
+        started = self.start(MAESTRO, "scheduler")
+        self.schedulers.append(started)
+        wait_until(lambda: catches(started.process.pid, signal.SIGTERM), "it hears when it is to stop")
 
     def begun(self, of: Program | None = None) -> list[str]:
         """Return the runs that have begun and were not let go yet, all or those of one process."""

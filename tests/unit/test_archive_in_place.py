@@ -13,7 +13,6 @@ from maestro_state.errors import ArchiveFailed, FileCorrupt, MaestroError
 from maestro_state.fs import tree
 from maestro_state.fs.handles import Folder
 from maestro_state.fs.tree import Tree
-from maestro_state.local.project import Project
 from maestro_state.mirror import pending
 from maestro_state.mirror.home import STAGING, Home
 from maestro_state.mirror.layouts import session as layout
@@ -28,12 +27,9 @@ from tests.support.generations import (
     folder_of,
     generation_of,
     generation_read,
+    home_of,
     write_generation,
 )
-
-
-def home_of(project: Path) -> Home:
-    return Home.of_project(Project(project))
 
 
 def interrupted(project: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> None:

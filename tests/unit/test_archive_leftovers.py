@@ -10,16 +10,11 @@ import pytest
 
 from maestro_state.errors import ArchiveFailed, WorkFailed
 from maestro_state.fs.handles import Folder
-from maestro_state.local.project import Project
 from maestro_state.mirror.home import STAGING, Home, next_name
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.verify import verify
 from maestro_state.mirror.writer import replacing
-from tests.support.generations import SESSION_ID, contents, folder_of, generation_of, write_generation
-
-
-def home_of(project: Path) -> Home:
-    return Home.of_project(Project(project))
+from tests.support.generations import SESSION_ID, contents, folder_of, generation_of, home_of, write_generation
 
 
 def staging_of(project: Path) -> Path:

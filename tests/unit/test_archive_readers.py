@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 
 from maestro_state.fs.tree import Tree
-from maestro_state.local.project import Project
-from maestro_state.mirror.home import Home
 from maestro_state.mirror.layouts import session as layout
 from maestro_state.mirror.parcel import contents_of
 from maestro_state.mirror.reader import ArchivedSession
 from maestro_state.mirror.writer import Generation
-from tests.support.generations import SESSION_ID, contents, write_generation
-
-
-def home_of(project: Path) -> Home:
-    return Home.of_project(Project(project))
+from tests.support.generations import SESSION_ID, contents, home_of, write_generation
 
 
 def change_halfway(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

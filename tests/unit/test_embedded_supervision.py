@@ -37,10 +37,6 @@ class FakeService:
         """Say what the test said."""
         return self.alive
 
-    def before_stop(self, *, asked: bool) -> bool:
-        """Agree."""
-        return True
-
 
 def test_a_service_is_started_at_once_and_left_alone_while_it_lives():
     """The first look starts it, the next ones do nothing."""

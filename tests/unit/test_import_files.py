@@ -47,9 +47,9 @@ def exported(origin: Maestro, session_id: str, form: str, path: Path) -> Path:
     return path
 
 
-def zipped(origin: Maestro, session_id: str, path: Path) -> Path:
+def zipped(origin: Maestro, session_id: str, path: Path, method: int = zipfile.ZIP_DEFLATED) -> Path:
     folder = Path(origin.places.own.path_of(session_id))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(path, "w", method) as file:
         for one in sorted(folder.rglob("*")):
             if one.is_file():
                 file.write(one, f"{session_id}/{one.relative_to(folder)}")
@@ -168,6 +168,42 @@ def test_an_id_that_is_there_twice_is_damage(
     (failure,) = other.histories.import_files([path]).errors
     assert "twice" in failure.reason
     assert not other.places.own.ids()
+
+
+@pytest.mark.parametrize("member", ["manifest.json", "session.json"])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_zip_is_named_however_it_was_packed(
+    origin: Maestro, other: Maestro, session_id: str, tmp_path: Path, method: int, member: str
+):
+    """Each way of packing has an error of its own for what is damaged; whole, each is taken."""
+    path = zipped(origin, session_id, tmp_path / "one.zip", method)
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        told = file.getinfo(f"{session_id}/{member}")
+    data = bytearray(whole)
+    for at in range(told.header_offset + 100, told.header_offset + 130):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+    (error,) = other.histories.import_files([path]).errors
+    assert "Success" not in error.reason
+    assert not other.places.own.ids()
+    path.write_bytes(whole)
+    assert len(other.histories.import_files([path]).imported) == 1
+
+
+@pytest.mark.parametrize("content", ["é", "e", "e==="])
+def test_bytes_that_are_none_are_named(origin: Maestro, other: Maestro, session_id: str, tmp_path: Path, content: str):
+    """What should be base64 may be anything; whole, the document is taken."""
+    path = exported(origin, session_id, "json", tmp_path / "one.json")
+    document = json.loads(path.read_bytes())
+    document["context"] = [{"id": "ctx-0001", "kind": "text", "source": {}, "snapshot": {"blob": "x", "digest": "y"},
+                            "state": "active", "content_base64": content}]  # fmt: skip
+    path.write_text(json.dumps(document))
+    (error,) = other.histories.import_files([path]).errors
+    assert "is damaged" in error.reason
+    document["context"][0]["content_base64"] = "eA=="
+    path.write_text(json.dumps(document))
+    assert len(other.histories.import_files([path]).imported) == 1
 
 
 def test_what_is_no_export_is_named(other: Maestro, tmp_path: Path):

@@ -128,6 +128,7 @@ def test_what_is_not_known_is_passed_over(tool: str):
         b'{"type": null}', b'{"type": ["x"]}', b'{"type": "brand.new", "message": {"content": 7}}',
         b'{"type": "assistant", "message": {"content": "no list"}}', b'{"type": "message", "role": 1, "content": {}}',
         b'{"type": "text", "part": []}', b'{"type": "item.completed", "item": "x"}', b"{" * 5000,
+        b'{"type": "\xff\xfe"}', b'{"type": ' + b"[" * 5000 + b"]" * 5000 + b"}",
     ]  # fmt: skip
     mixed = b"\n".join(
         line for event in data.splitlines() for line in (*noise, event)
@@ -209,6 +210,13 @@ def test_a_lone_surrogate_does_not_lose_the_answer():
     data = b'{"type": "result", "subtype": "success", "result": "a\\ud800b"}\n'
     text, outcome = read("claude", data)
     assert (text.encode(), outcome.status) == (b"a?b\n", "success")
+
+
+def test_broken_bytes_do_not_lose_the_answer():
+    """What is not UTF-8 in a line is replaced, wherever it came from: the file that an agent read, most of all."""
+    data = b'{"type": "result", "subtype": "success", "result": "a\xffb"}\n'
+    text, outcome = read("claude", data)
+    assert (text, outcome.status) == ("a\ufffdb\n", "success")
 
 
 def test_cumulative_counters_become_shares():

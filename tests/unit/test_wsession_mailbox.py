@@ -133,3 +133,25 @@ def test_what_was_taken_is_offered_again_only_if_it_changes(tmp_path: Path):
     box.refuse(delivery, "not now")
     assert ids(box, 0) == []
     assert box.rejected[0].reason == "not now"
+
+
+@pytest.mark.parametrize("reason", [b'{"source": "\xff"}', b'{"source": ' + b"[" * 5000, b"[]", b""])
+def test_a_reason_that_cannot_be_read_stops_nothing(tmp_path: Path, reason: bytes):
+    """Anybody may write beside what was set aside; what is new is taken all the same."""
+    aside = tmp_path / "docs/sessions" / ID / "rejected"
+    aside.mkdir(parents=True)
+    (aside / "2-a.json.reason").write_bytes(reason)
+    (aside / "2-a.json").write_bytes(WHOLE)
+    file = post(tmp_path, (ID,), "b", WHOLE)
+    assert ids(mailbox(tmp_path), file.stat().st_mtime_ns) == ["w"]
+    assert (aside / "2-a.json").exists()
+
+
+@pytest.mark.parametrize("timestamp", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_utc_has_no_date_for_stops_nothing(tmp_path: Path, timestamp: str):
+    """It is set aside as what is no time; the breadcrumb beside it is taken."""
+    box = mailbox(tmp_path)
+    odd = post(tmp_path, (ID,), "a", json.dumps(json.loads(WHOLE) | {"timestamp": timestamp}).encode())
+    post(tmp_path, (ID,), "b", WHOLE)
+    assert ids(box, odd.stat().st_mtime_ns + SETTLE_NS) == ["w"]
+    assert "is not a time" in box.rejected[0].reason

@@ -93,7 +93,6 @@ class Workshop:
         return self._maestro
 
     def close(self) -> None:
-        """Close the connections."""
         if self._maestro is not None:
             self._maestro.close()
 

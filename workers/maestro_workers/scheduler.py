@@ -9,6 +9,7 @@ unnoticed costs time, nothing else.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -186,8 +187,8 @@ def _tell_of_rights(maestro: Maestro) -> None:
         _log.warning("account_without_rights", reason=text, remedy="use a worker's account (maestro acl --worker)")
 
 
-def run_scheduler(project: str) -> int:
-    """Be a scheduler until told to stop by SIGTERM or SIGINT. Returns the exit status."""
+def run_scheduler(project: str, ready: Callable[[], None]) -> int:
+    """Be a scheduler until told to stop by SIGTERM or SIGINT, of which `ready` may tell. Returns the exit status."""
     from maestro_state import Maestro
     from maestro_state.local.logs import configure_logs
     from maestro_state.local.process import keep_private
@@ -200,15 +201,29 @@ def run_scheduler(project: str) -> int:
 
     with open_maestro() as maestro:
         configure_logs(maestro.settings.log_level)
+    ready()
     Scheduler(open_maestro, the_work(cleans=True), stopping).run()
     return 0
 
 
 def _stopped_by_signals() -> threading.Event:
-    """Return what is set when this process is asked to stop; a second signal says nothing new."""
+    """Return what is set when this process is asked to stop; a second signal says nothing new.
+
+    Not by the handlers: they run in the thread that waits for it, between two steps of the wait, which may hold the
+    lock that setting it takes. A thread of its own hears of the signals, by what Python writes when it takes one.
+    """
     stopping = threading.Event()
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+        signal.signal(number, lambda _number, _frame: None)
+
+    def hear() -> None:
+        os.read(told, 1)
+        stopping.set()
+
+    threading.Thread(target=hear, daemon=True).start()
     return stopping
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from threading import Event
 
 import click
 
@@ -80,11 +79,11 @@ def _follow(app: App, source: str, paths: tuple[str, ...], *, as_json: bool, oth
     if others or len(paths) > 1 or source not in _TOOLS:
         raise click.UsageError("--follow takes a tool, and at most one PATH of a history's file")
     session = app.maestro.sessions.read()
+    asked: list[int] = []  # to stop; no Event, whose lock a second signal would find taken by the first
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: asked.append(number))
     output.note(f"following {source} into {session.id}; Ctrl-C ends it")
-    stopping = Event()
-    signal.signal(signal.SIGINT, lambda *_: stopping.set())
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    said = app.maestro.histories.follow(source, paths[0] if paths else None, session.id, is_over=stopping.is_set)
+    said = app.maestro.histories.follow(source, paths[0] if paths else None, session.id, is_over=lambda: bool(asked))
     output.result({"session_id": session.id, "messages": said}, output.counted(said, "message"), as_json=as_json)
     return 0
 

@@ -28,5 +28,5 @@ def scheduler(app: App) -> int:
 
     maestro = app.maestro
     maestro.sessions.newest(1)  # the server is there, or this says why not
-    output.note(f"scheduler for '{maestro.settings.namespace}' (Ctrl-C stops)")
-    return run_scheduler(str(maestro.project.root))
+    said = f"scheduler for '{maestro.settings.namespace}' (Ctrl-C stops)"
+    return run_scheduler(str(maestro.project.root), lambda: output.note(said))

@@ -7,8 +7,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Self
+
+from maestro_cli.screen.listening import await_typed
 
 _CTRL_C, _CTRL_D = b"\x03", b"\x04"
 
@@ -78,9 +81,14 @@ def _keys() -> Iterator[Iterator[bytes]]:
         # At once, and without a flush: what was typed before the question counts.
         termios.tcsetattr(descriptor, termios.TCSANOW, wanted)
         try:
-            yield iter(lambda: os.read(descriptor, 1), b"")
+            yield iter(partial(_key, descriptor), b"")
         finally:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
     finally:
         if descriptor:
             os.close(descriptor)
+
+
+def _key(descriptor: int) -> bytes:
+    await_typed(descriptor)  # a second Ctrl-C may have been typed while it still was a signal
+    return os.read(descriptor, 1)

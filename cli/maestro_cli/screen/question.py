@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
-import signal
 import sys
 
 import click
 
 from maestro_cli.output import safe
+from maestro_cli.screen.listening import await_typed
 
 
 def confirmed(question: str) -> bool:
@@ -26,20 +25,9 @@ def confirmed(question: str) -> bool:
 
 
 def _typed_line() -> str:
-    """Return the next line; a signal that comes before anything waits for one wakes it.
-
-    `input` shows its question and waits without a look at signals in between: a Ctrl-C of that moment is slept through.
-    """
-    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    try:
-        while 0 not in (ready := select.select([0, woken], [], [])[0]):
-            os.read(ready[0], 64)  # what interrupts is raised by the handlers, which run here
-        line = os.read(0, 4096)
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(woken)
-        os.close(wake)
+    """Return the next line; Ctrl-C is heard from the moment on in which the question is shown."""
+    await_typed(0)
+    line = os.read(0, 4096)
     if not line:
         raise click.Abort  # Ctrl-D, or the terminal is gone
     return line.decode(errors="replace")

@@ -42,7 +42,8 @@ class AsyncRuns(Room[Runs], AsyncLiveRuns):
         priority: str = "normal",
         labels: Sequence[str] = (),
     ) -> Run:
-        """Record a run with the context as it is now, and wake a worker for it. A dry one is only recorded.
+        """Record a run with the context as it is now, wake a worker for it and return it as recorded. A dry one is only
+        recorded.
 
         Carried out on this machine the tool sees `environment`, by default this process's own; elsewhere it sees its
         worker's, cut down to what it needs and the names in `env`.

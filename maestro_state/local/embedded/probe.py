@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from enum import Enum
 
-from maestro_state.net.faults import ReplyError, Where
+from maestro_state.net.faults import ReplyError
 from maestro_state.net.sync_socket import Link, open_link
 from maestro_state.net.url import CLIENT_NAME, Address
 
@@ -31,7 +31,7 @@ class Answer(Enum):
 def open_server(path: str, *, timeout_s: float | None = None, name: str = CLIENT_NAME) -> Link:
     """Connect to the server on a unix socket; raise OSError when it breaks, ReplyError for what it answers."""
     address = Address(scheme="unix", path=path, client_name=name)
-    return open_link(address, ANSWER_S if timeout_s is None else timeout_s, Where("the embedded server"))
+    return open_link(address, ANSWER_S if timeout_s is None else timeout_s)
 
 
 def ping(path: str) -> Answer:

@@ -125,20 +125,14 @@ class DiscussionFiles:
     def last_micros(self, discussion_id: str) -> int | None:
         """Return the time of the last event on disk; None when there is none."""
         try:
-            with (
-                self._open(discussion_id) as folder,
-                folder.appending(TRANSCRIPT) as transcript,
-            ):
+            with self._open(discussion_id) as folder, folder.appending(TRANSCRIPT) as transcript:
                 return _read_tail(transcript).micros
         except FileNotFoundError:
             return None
 
     def follow(self, meta: Meta, events: Sequence[TranscriptEvent]) -> None:
         """Bring a discussion's files up to what the server has; events that are there already are left out."""
-        with (
-            self._open(meta.session_id, create=True) as folder,
-            folder.appending(TRANSCRIPT) as transcript,
-        ):
+        with self._open(meta.session_id, create=True) as folder, folder.appending(TRANSCRIPT) as transcript:
             tail = _read_tail(transcript)
             after = -1 if tail.micros is None else tail.micros
             missing = [event for event in events if micros_of(event.ts) > after]
@@ -150,10 +144,7 @@ class DiscussionFiles:
 
     def record(self, discussion_id: str, now_micros: int, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Append events that only the disk has, at this time or, if a later one is there, just after it."""
-        with (
-            self._open(discussion_id) as folder,
-            folder.appending(TRANSCRIPT) as transcript,
-        ):
+        with self._open(discussion_id) as folder, folder.appending(TRANSCRIPT) as transcript:
             tail = _read_tail(transcript)
             if tail.torn:
                 torn = {"message": "an unfinished last line was removed", "details": tail.torn}
@@ -172,10 +163,7 @@ class DiscussionFiles:
         if found.transcript.damaged:
             raise FileCorrupt(f"{found.path} is damaged: {found.warnings()[0]}", hint="restore it from git")
         lines = b"".join(line_of(event) for event in found.transcript.events)
-        with (
-            self._open(found.meta.session_id, create=True) as folder,
-            folder.appending(TRANSCRIPT) as transcript,
-        ):
+        with self._open(found.meta.session_id, create=True) as folder, folder.appending(TRANSCRIPT) as transcript:
             content = _read_from(transcript, 0)
             is_whole = META in folder.names()  # it is written last
             if is_whole and content.startswith(lines):

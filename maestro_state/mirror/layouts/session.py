@@ -33,6 +33,7 @@ from maestro_state.errors import FileCorrupt, NewerFormat
 from maestro_state.fs.entry import FileEntry
 from maestro_state.models.context import ContextItem
 from maestro_state.models.run import RelevantOutput, Run
+from maestro_state.models.undecodable import UNDECODABLE
 
 SESSION, ACTIVE, LAST_OUTPUT, RELEVANT = (
     "session.json", "context/active.json", "outputs/last_output.json", "outputs/relevant.json",
@@ -228,7 +229,6 @@ def json_line(value: Any) -> bytes:
 
 
 def json_lines(values: list[Any]) -> bytes:
-    """Write JSON Lines."""
     return _encoder.encode_lines(values)
 
 
@@ -243,7 +243,7 @@ def id_of_line(line: bytes) -> str:
     """Return the id of a line of messages or events."""
     try:
         return _line(line).id
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"a line is damaged ({error})") from error
 
 
@@ -259,7 +259,7 @@ def decode_record(content: bytes) -> Record:
         if record.format > FORMAT:
             raise NewerFormat(RECORD, record.format, FORMAT)
         return record
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"{RECORD} is damaged ({error})") from error
 
 
@@ -305,7 +305,7 @@ def decode_manifest(content: bytes, session_id: str) -> Manifest:
         raise FileCorrupt(f"{MANIFEST} of {session_id} packs more files together than any session has")
     try:
         manifest = _manifest(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise FileCorrupt(f"{MANIFEST} of {session_id} is damaged ({error})") from error
     if manifest.format > FORMAT:
         raise NewerFormat(f"the archive of {session_id}", manifest.format, FORMAT)

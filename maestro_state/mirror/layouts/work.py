@@ -21,6 +21,7 @@ from maestro_state.fs.opening import write_all
 from maestro_state.mirror.layouts.session import pretty
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_stream_id
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import DEPTH_MAX, Accepted, Breadcrumb, WorkSession, breadcrumb_of
 from maestro_state.models.work_names import (
     BASE,
@@ -74,6 +75,14 @@ def open_folder(root: str, path: WorkPath, *, create: bool = False) -> Folder:
     return Folder.open(root, *BASE, *path, create=create)
 
 
+def opened(root: str, path: WorkPath) -> Folder | None:
+    """Open a work session's folder; None when there is none, or something else in its place."""
+    try:
+        return open_folder(root, path)
+    except (FileNotFoundError, WorkFailed):
+        return None
+
+
 def write_record(root: str, path: WorkPath, record: WorkSession) -> None:
     """Write `session.json`, and with the first one the folder; fields that other programs wrote there stay.
 
@@ -92,7 +101,7 @@ def _foreign_fields(content: bytes | None, place: str) -> dict[str, Any]:
         return {}
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         where = os.path.join(place, RECORD_FILE)
         raise FileCorrupt(f"{where} cannot be read: {error}", hint="correct it, or move it away") from error
     return {name: value for name, value in document.items() if name not in WorkSession.__struct_fields__}
@@ -170,11 +179,10 @@ def applied_to(folder: Folder) -> str | None:
 
 def applied_ids(root: str, path: WorkPath) -> set[str]:
     """Return the ids of the breadcrumbs that a consumer applied, as far as this folder knows."""
-    try:
-        with open_folder(root, path) as folder:
-            return {breadcrumb_id for _, breadcrumb_id in _applied_lines(folder)}
-    except (FileNotFoundError, WorkFailed):
+    if (folder := opened(root, path)) is None:
         return set()
+    with folder:
+        return {breadcrumb_id for _, breadcrumb_id in _applied_lines(folder)}
 
 
 def note_applied(folder: Folder, page: list[Accepted]) -> None:
@@ -195,7 +203,7 @@ def _applied_lines(folder: Folder) -> list[tuple[str, str]]:
     """Read the list; a line that was being written when its writer was killed does not count."""
     try:
         text = (folder.read(_APPLIED, limit=_APPLIED_LIMIT) or b"").decode("ascii", "replace")
-    except (WorkFailed, FileCorrupt):
+    except WorkFailed:
         return []  # a link or a device in its place is none of ours
     pairs = [line.split(" ") for line in text.split("\n")[:-1]]
     return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2 and is_stream_id(pair[0])]
@@ -219,7 +227,7 @@ def _ids_of(place: Folder, stem: str) -> list[str | None]:
 def _id_in(content: bytes) -> str | None:
     try:
         found = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     value = found.get("breadcrumb_id") if isinstance(found, dict) else None
     return value if isinstance(value, str) else None
@@ -229,10 +237,10 @@ def decode_breadcrumb(content: bytes, depth: str, name: str) -> Breadcrumb:
     """Read a breadcrumb file; what it does not say comes from where it lies and what it holds."""
     try:
         document = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"not JSON: {error}") from error
     except RecursionError as error:
         raise InvalidValue("not JSON that can be read: nested too deeply") from error
+    except UNDECODABLE as error:
+        raise InvalidValue(f"not JSON: {error}") from error
     return breadcrumb_of(
         document,
         timestamp=name.removesuffix(".json").split("-")[0],
@@ -259,7 +267,7 @@ def _record_of(content: bytes, path: WorkPath, modified: str) -> WorkSession:
         said = {name: value for name, value in document.items() if value is not None}
         said |= {name: _moment(said[name], modified) for name in ("created", "modified") if name in said}
         return msgspec.convert(empty | {"parent_session_id": parent} | said | fixed, WorkSession)
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
+    except (*UNDECODABLE, AttributeError):
         unreadable = empty | {"status": UNREADABLE, "parent_session_id": parent} | fixed
         return msgspec.convert(unreadable, WorkSession)
 
@@ -269,7 +277,7 @@ def read_record(folder: Folder, path: WorkPath) -> WorkSession | None:
     try:
         status = folder.status(RECORD_FILE)
         content = folder.read(RECORD_FILE, limit=_RECORD_LIMIT)
-    except (WorkFailed, FileCorrupt):
+    except WorkFailed:
         content, status = b"", None  # a link, a device or far too large: there, but nothing to read
     if content is None:
         return None
@@ -278,9 +286,7 @@ def read_record(folder: Folder, path: WorkPath) -> WorkSession | None:
 
 def walk(root: str, under: WorkPath = ()) -> Iterator[OnDisk]:
     """Yield every work session on disk, parents before children."""
-    try:
-        folder = open_folder(root, under)
-    except (FileNotFoundError, WorkFailed):
+    if (folder := opened(root, under)) is None:
         return
     with folder:
         if under and (record := read_record(folder, under)) is not None:
@@ -297,9 +303,7 @@ def find(root: str, work_id: str) -> OnDisk | None:
 
 def read_at(root: str, path: WorkPath) -> OnDisk | None:
     """Read the work session at a place, if there is one."""
-    try:
-        folder = open_folder(root, path)
-    except (FileNotFoundError, WorkFailed):
+    if (folder := opened(root, path)) is None:
         return None
     with folder:
         record = read_record(folder, path)
@@ -308,9 +312,7 @@ def read_at(root: str, path: WorkPath) -> OnDisk | None:
 
 def child_folders(root: str, path: WorkPath) -> list[str]:
     """List the ids of work sessions that lie in another one's folder."""
-    try:
-        folder = open_folder(root, path)
-    except (FileNotFoundError, WorkFailed):
+    if (folder := opened(root, path)) is None:
         return []
     with folder:
         return [name for name in folder.names() if is_work_id(name)]
@@ -328,9 +330,7 @@ def has_file(folder: Folder, source: str) -> bool:
 
 def count_breadcrumbs(root: str, path: WorkPath) -> int:
     """Count the files that may be breadcrumbs."""
-    try:
-        folder = open_folder(root, path)
-    except (FileNotFoundError, WorkFailed):
+    if (folder := opened(root, path)) is None:
         return 0
     with folder:
         return sum(1 for _ in breadcrumb_files(folder))

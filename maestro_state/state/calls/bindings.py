@@ -9,7 +9,7 @@ from maestro_state.errors import Conflict, InvalidValue
 from maestro_state.models.binding import Bound
 from maestro_state.models.names import is_session_id
 from maestro_state.state.calls.messages import message_parts
-from maestro_state.state.calls.replies import accept, text
+from maestro_state.state.calls.replies import accept, text, word_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.calls.values import check_size
 from maestro_state.state.scripts import Call, Query, load
@@ -64,14 +64,13 @@ def bind_session(
 def unbind_session(terms: Terms, bound: Bound, session_id: str) -> Call:
     """Let go of a key, if it is bound to this session; words: OK, OTHER."""
     keys = terms.keys.binding(bound.digest)
-    return Call(load("unbind_session"), keys, (session_id,), lambda reply: text(reply[0]))
+    return Call(load("unbind_session"), keys, (session_id,), word_of)
 
 
 class Entries:
     """What a framework writes in one step, in the order it is to be read again; nothing is done before it is sent."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._expected: list[Any] = []
         self._parts: list[Any] = []
 

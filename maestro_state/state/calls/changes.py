@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from maestro_state.state.calls.index import session_ids
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import word_of
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
 
@@ -66,4 +66,4 @@ def first_change(terms: Terms) -> Query:
 def note_change(terms: Terms, session_id: str | bytes, life_ms: int, *, is_gone: bool = False) -> Call:
     """Tell that a session's row changed, or went. That it went is told once, however often it is sent."""
     args = (session_id, life_ms, int(is_gone))
-    return Call(load("note_change"), terms.keys.change, args, lambda reply: text(reply[0]))
+    return Call(load("note_change"), terms.keys.change, args, word_of)

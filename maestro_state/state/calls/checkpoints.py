@@ -14,7 +14,7 @@ from maestro_state.models.session import SETTABLE, Session
 from maestro_state.state.calls import contents
 from maestro_state.state.calls.index import session_ids
 from maestro_state.state.calls.messages import retracted_of
-from maestro_state.state.calls.replies import accept, refusal, text
+from maestro_state.state.calls.replies import accept, refusal, text, word_of
 from maestro_state.state.calls.runs import ending
 from maestro_state.state.calls.sessions import RECORD, session_of
 from maestro_state.state.calls.terms import Stamp, Terms
@@ -194,7 +194,7 @@ def read_progress(terms: Terms, session_id: str) -> Query:
 
 def defer_archive(terms: Terms, session_id: str, reason: str) -> Call:
     """Note on a session why its archive waits; the next one who writes it takes the note away."""
-    return Call(load("defer_archive"), terms.keys.session(session_id), (reason[:500],), lambda reply: text(reply[0]))
+    return Call(load("defer_archive"), terms.keys.session(session_id), (reason[:500],), word_of)
 
 
 def overdue_sessions(terms: Terms, before_ms: int, count: int) -> list[Query]:

@@ -173,10 +173,7 @@ def _waiting(session_id: str, run_id: str, stored: bytes | None, fence: bytes | 
         raise RunNotFound(session_id, run_id)
     run = msgspec.convert(msgspec.json.decode(stored), Run)
     needs = Needs(
-        tool=run.tool,
-        folder=run.working_directory or "",
-        labels=tuple(run.labels),
-        holders=tuple(run.holders),
+        tool=run.tool, folder=run.working_directory or "", labels=tuple(run.labels), holders=tuple(run.holders)
     )
     turn = turn_ms(from_iso(run.created_at), run.priority)
     return Waiting(session_id=session_id, run_id=run_id, fence=int(fence or 0), turn_ms=turn, needs=needs)

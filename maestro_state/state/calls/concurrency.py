@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import text, word_of
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, load
 
@@ -35,7 +35,7 @@ def take_seat(terms: Terms, ticket: str, most: int, now_ms: int, gone: Sequence[
 
 def name_seat(terms: Terms, ticket: str, run: str, now_ms: int) -> Call:
     """Say which run a seat is for; without one it is given up."""
-    return Call(load("name_seat"), _keys(terms), (ticket, run, now_ms, KEEP_MS), lambda reply: text(reply[0]))
+    return Call(load("name_seat"), _keys(terms), (ticket, run, now_ms, KEEP_MS), word_of)
 
 
 def run_in(seat: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Calls on discussions: start, add an event, finish, read. What lies on disk is the business of transcripts/."""
+"""Calls on discussions: start, add an event, finish, read. What lies on disk is in `mirror`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from maestro_state.models.discussion import (
     text_of,
 )
 from maestro_state.models.schema import check
-from maestro_state.state.calls.replies import discussion_refusal, text
+from maestro_state.state.calls.replies import discussion_refusal, text, word_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.scripts import Call, Query, load
 from maestro_state.vocabulary import DiscussionStatus
@@ -218,13 +218,13 @@ def event_at(entry_id: str, kind: str, payload: dict[str, Any]) -> TranscriptEve
 def index_discussion(terms: Terms, discussion_id: str, last_activity: int, ttl_ms: int) -> Call:
     """Put a discussion on the list of open ones."""
     args = (discussion_id, last_activity, ttl_ms + terms.grace_ms)
-    return Call(load("index_discussion"), terms.keys.discussion_index, args, lambda reply: text(reply[0]))
+    return Call(load("index_discussion"), terms.keys.discussion_index, args, word_of)
 
 
 def forget_discussions(terms: Terms, discussion_ids: list[str]) -> Call:
     """Take discussions off the list of open ones."""
     args = tuple(discussion_ids)
-    return Call(load("forget_discussion"), terms.keys.discussion_index, args, lambda reply: text(reply[0]))
+    return Call(load("forget_discussion"), terms.keys.discussion_index, args, word_of)
 
 
 def open_discussions(terms: Terms) -> Query:

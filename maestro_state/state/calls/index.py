@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from maestro_state.clock import iso
-from maestro_state.models.binding import Bound
-from maestro_state.models.binding import read as read_bound
+from maestro_state.models.binding import Bound, pair_of
 from maestro_state.models.message import id_order
 from maestro_state.models.names import is_session_id, slug_of
 from maestro_state.models.session import SessionSummary
-from maestro_state.state.calls.replies import text
+from maestro_state.models.undecodable import UNDECODABLE
+from maestro_state.state.calls.replies import word_of
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.keys import named, shard_of
 from maestro_state.state.scripts import Call, Query, load
@@ -141,7 +141,6 @@ _PLACE_COST = 16
 def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
     """Read what includes/summary.lua answers."""
     last_id, state, created_at, last_activity, ttl_ms, user_id, tool, frozen_at, archived_id, stored = summary
-    bound = read_bound(stored)
     return IndexEntry(
         last_id=last_id.decode(),
         id=session_id,
@@ -153,7 +152,7 @@ def entry_of(session_id: str, summary: list[Any]) -> IndexEntry:
         tool_active=tool.decode() if tool else None,
         frozen_ms=int(frozen_at) if frozen_at else None,
         archived_id=archived_id.decode() if archived_id else None,
-        bound=(bound.kind, bound.key) if bound else None,
+        bound=pair_of(stored) if stored else None,
     )
 
 
@@ -178,7 +177,7 @@ def index_session(terms: Terms, entry: IndexEntry, *, is_on_disk: bool = False) 
         entry.ttl_ms + terms.grace_ms,
         int(entry.state == SessionState.RUNNING),
     )
-    return Call(load("index_session"), terms.keys.index(entry.id), args, lambda reply: text(reply[0]))
+    return Call(load("index_session"), terms.keys.index(entry.id), args, word_of)
 
 
 def in_index(call: Call, index: tuple[str, ...]) -> Call:
@@ -220,12 +219,12 @@ def forget_session(terms: Terms, session_id: str | bytes) -> Call:
 
 def forget_in(index: tuple[str, ...], session_id: str | bytes) -> Call:
     """Take a session, or what stands in its place, out of a certain shard, or of the earlier index."""
-    return Call(load("forget_session"), index, (session_id,), lambda reply: text(reply[0]))
+    return Call(load("forget_session"), index, (session_id,), word_of)
 
 
 def recount_states(terms: Terms) -> list[Call]:
     """Count anew how many sessions are in each state, shard by shard."""
-    return [Call(load("recount_states"), shard, (), lambda reply: text(reply[0])) for shard in terms.keys.shards]
+    return [Call(load("recount_states"), shard, (), word_of) for shard in terms.keys.shards]
 
 
 def session_ids(members: list[bytes]) -> list[str]:
@@ -249,7 +248,7 @@ def _listed(values: Sequence[bytes | None], view: View) -> Listed:
     joined = _joined(values)
     try:
         rows = _decode_rows(joined)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         rows = [*_each(values, _decode_odd)]
     # Both in one pass: rows just decoded are in no cache, so each pass over all of them costs as much as decoding.
     doubtful, now_ms = [], view.now_ms
@@ -268,7 +267,7 @@ def rows_of(values: list[bytes | None], view: View) -> list[LiveSummary]:
 def _each(values: Sequence[bytes | None], decode: Callable[[bytes], list[Row]]) -> Iterator[Row]:
     """Decode rows one by one, those that are none left out: one damaged row must not hide the others."""
     for value in filter(None, values):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(*UNDECODABLE):
             yield from decode(value)
 
 
@@ -276,7 +275,7 @@ def entries_of(values: Sequence[bytes | None]) -> list[IndexEntry]:
     """Read rows of the index, those that are damaged left out."""
     try:
         return _decode(_joined(values))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return [*_each(values, _decode)]
 
 

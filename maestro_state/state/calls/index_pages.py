@@ -14,6 +14,7 @@ import msgspec
 from maestro_state.clock import from_iso, iso
 from maestro_state.errors import InvalidValue, Refused
 from maestro_state.models.names import is_session_id
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.state.calls.replies import moment, text
 from maestro_state.state.scripts import Call, load
 
@@ -61,7 +62,7 @@ def read_cursor(said: str) -> Cursor:
         if cursor.form == _FORM and is_session_id(cursor.id) and 0 <= cursor.since < 1 << 53 and len(cursor.at) <= 64:
             read_places((), cursor.since, cursor.place, 1)  # its date must be one
             return cursor
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, *UNDECODABLE):
         pass
     raise InvalidValue("that is not the cursor of a list", hint="use the one that the last page gave, or begin without")
 

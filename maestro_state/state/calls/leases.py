@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from maestro_state.models.lease import Lease
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import is_ok, text, word_of
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
 
@@ -74,13 +74,13 @@ def take_lease(terms: Terms, task: str, holder: str, server_ms: int, fence: str 
 def release_lease(terms: Terms, task: str, lease: Lease, notes: dict[str, str] | None = None) -> Call:
     """Let the next one in; with `notes`, tell it what to go on from."""
     args = (lease.holder, lease.fence, *chain.from_iterable((notes or {}).items()))
-    return Call(load("release_lease"), terms.keys.lease(task), args, lambda reply: text(reply[0]))
+    return Call(load("release_lease"), terms.keys.lease(task), args, word_of)
 
 
 def note_upkeep(terms: Terms, field: str, server_ms: int, fence: str = "0") -> Call:
     """Remember that something was done; answers False when the lease was lost meanwhile."""
     args = (field, server_ms, fence, KEEP_MS, AHEAD_MS)
-    return Call(load("note_upkeep"), terms.keys.lease(SCHEDULE), args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("note_upkeep"), terms.keys.lease(SCHEDULE), args, is_ok)
 
 
 def read_lease(terms: Terms, task: str) -> Query:

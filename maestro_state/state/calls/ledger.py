@@ -31,7 +31,7 @@ from maestro_state.models.ledger import (
 from maestro_state.models.run import Run, Usage
 from maestro_state.models.schema import SCHEMA, check
 from maestro_state.state.calls.contents import LOST
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import text, word_of
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.keys import LEDGER_KEYS
 from maestro_state.state.scripts import Call, Query, load
@@ -147,7 +147,7 @@ def counter(*parts: str) -> str:
 def count_errors(terms: Terms, kind: str, count: int) -> Call:
     """Count what went wrong, by kind."""
     args = (counter("errors", kind), count, KEEP_MS)
-    return Call(load("count_errors"), terms.keys.ledger(), args, lambda reply: text(reply[0]))
+    return Call(load("count_errors"), terms.keys.ledger(), args, word_of)
 
 
 def mend_ledger(terms: Terms, now_ms: int) -> Call:

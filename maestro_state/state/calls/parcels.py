@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.errors import FileCorrupt, WorkFailed
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.state.calls.replies import text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
@@ -80,7 +81,7 @@ def next_piece(terms: Terms, token: str, wait_s: int) -> Query:
             return None
         try:
             return _decode(reply[1])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise FileCorrupt(f"what came through the server is not a piece of an archive ({error})") from error
 
     return Query(("BLPOP", terms.keys.parcel(token)[0], wait_s), read)

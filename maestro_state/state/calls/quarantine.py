@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from maestro_state.state.calls.replies import text
+from maestro_state.models.undecodable import UNDECODABLE
+from maestro_state.state.calls.replies import text, word_of
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.keys import INDEX_KEYS, SESSION_KEYS
 from maestro_state.state.scripts import Call, Query, load
@@ -40,12 +41,12 @@ def note(terms: Terms, session_id: str, code: str, reason: str, now_ms: int) -> 
     """Note that something is damaged."""
     row = msgspec.json.encode(_Row(code, reason[:_REASON_CHARS], now_ms))
     args = (session_id, row, LIFE_MS, ROWS_MAX)
-    return Call(load("quarantine_session"), terms.keys.quarantine, args, lambda reply: text(reply[0]))
+    return Call(load("quarantine_session"), terms.keys.quarantine, args, word_of)
 
 
 def release(terms: Terms, session_ids: Sequence[str]) -> Call:
     """Take rows off the list."""
-    return Call(load("release_session"), terms.keys.quarantine, tuple(session_ids), lambda reply: text(reply[0]))
+    return Call(load("release_session"), terms.keys.quarantine, tuple(session_ids), word_of)
 
 
 def rows(terms: Terms) -> Query:
@@ -57,7 +58,7 @@ def rows(terms: Terms) -> Query:
             try:
                 row = msgspec.json.decode(value, type=_Row)
                 found.append(Quarantined(name.decode(), row.code, row.reason, row.seen_ms))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNDECODABLE:
                 continue
         return sorted(found, key=lambda one: one.id)
 
@@ -83,4 +84,4 @@ def wrong_keys(found: Sequence[Any]) -> list[str]:
 
 def drop_keys(terms: Terms, session_id: str, names: Sequence[str]) -> Call:
     """Remove keys of a session by their names in the table."""
-    return Call(load("drop_keys"), terms.keys.session(session_id), tuple(names), lambda reply: text(reply[0]))
+    return Call(load("drop_keys"), terms.keys.session(session_id), tuple(names), word_of)

@@ -15,7 +15,7 @@ import msgspec
 
 from maestro_state.models.schema import SCHEMA
 from maestro_state.models.worker import Waiting
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import is_ok, text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
 from maestro_state.vocabulary import EXECUTE_RUN, FINALIZE_SESSION, SEND_ARCHIVE
@@ -88,7 +88,7 @@ def withdraw_sending(terms: Terms, token: str, attempt: int, profile: str = "") 
 
 def _withdraw(terms: Terms, job_id: str, profile: str) -> Call:
     keys = terms.keys.queue(job_id, profile)
-    return Call(load("withdraw_job"), keys, (job_id,), lambda reply: text(reply[0]) == "OK")
+    return Call(load("withdraw_job"), keys, (job_id,), is_ok)
 
 
 def _sending_id(terms: Terms, token: str, attempt: int) -> str:
@@ -110,7 +110,7 @@ def _enqueue(terms: Terms, job_id: str, function: str, names: tuple[str, str], n
         "failure_ttl": FAILURE_TTL_S,
     }
     args = (job_id, now_ms, TAKEN_MS, JOB_LIFE_MS, *(part for pair in fields.items() for part in pair))
-    return Call(load("enqueue_job"), terms.keys.queue(job_id, profile), args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("enqueue_job"), terms.keys.queue(job_id, profile), args, is_ok)
 
 
 def job_status(terms: Terms, job_id: str) -> Query:

@@ -37,6 +37,16 @@ def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def word_of(reply: list[Any]) -> str:
+    """Return the word that a script answers with."""
+    return text(reply[0])
+
+
+def is_ok(reply: list[Any]) -> bool:
+    """Tell whether a script answers OK, where each of its words says yes or no."""
+    return text(reply[0]) == "OK"
+
+
 def refusal(word: str, details: list[Any], session_id: str, action: str) -> MaestroError:
     """Return the error a refusing answer means."""
     match word:

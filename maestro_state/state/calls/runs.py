@@ -112,7 +112,8 @@ def start_run(
     seen: tuple[int, list[SentItem]],
     parts: Sequence[Part] = (),
 ) -> Call:
-    """Record a run; `seen` is the revision of the context and what it means to be sent. Returns the run's number.
+    """Record a run; `seen` is the revision of the context and what it means to be sent. Returns the run as this call
+    records it (a repeat only gets the number of the one before), and the summary for the index.
 
     The prompt becomes a message of the session in the same step, and `parts` are kept for the worker. ContextChanged
     when the context is not the one seen any more: read it again and repeat.
@@ -162,12 +163,13 @@ def start_run(
             *said(prompt, request.tool, request.options.model, request.noted),
             *(value for one in parts for value in (one.item.digest, one.content)))  # fmt: skip
 
-    def read(reply: list[Any]) -> Any:
+    def read(reply: list[Any]) -> tuple[Run, Any]:
         if text(reply[0]) == "CHANGED":
             raise ContextChanged
         if text(reply[0]) == "FULL":
             raise _full(session_id, text(reply[1]).split(), request.runs_most)
-        return accept(reply, session_id, "starting a run")
+        run_id, summary = accept(reply, session_id, "starting a run")
+        return msgspec.structs.replace(run, id=run_id.decode()), summary
 
     return Call(load("start_run"), terms.keys.session(session_id), args, read)
 

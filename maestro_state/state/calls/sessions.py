@@ -8,12 +8,12 @@ import msgspec
 
 from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue, RunsOpen, SessionNotFound
-from maestro_state.models.binding import read as read_bound
+from maestro_state.models.binding import Bound, pair_of
 from maestro_state.models.names import slug_of
 from maestro_state.models.run import ToolOptions
 from maestro_state.models.schema import check
 from maestro_state.models.session import SETTABLE, Counters, Field, Session, Stats
-from maestro_state.state.calls.replies import accept, text
+from maestro_state.state.calls.replies import accept, text, word_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.calls.values import check_size, json_bytes, text_bytes
 from maestro_state.state.scripts import Call, Query, load
@@ -66,7 +66,7 @@ def abort_session(terms: Terms, stamp: Stamp, session_id: str, reason: str) -> C
 def delete_session(terms: Terms, session_id: str, *, only_archived: bool = False) -> Call:
     """Remove a session from the server for good; words: OK, NOT_FOUND, and MOVED when the disk has not all of it."""
     args = (int(only_archived),)
-    return Call(load("delete_session"), terms.keys.session(session_id), args, lambda reply: text(reply[0]))
+    return Call(load("delete_session"), terms.keys.session(session_id), args, word_of)
 
 
 def has_session(terms: Terms, session_id: str) -> Query:
@@ -184,6 +184,7 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
         return int(stored.get(name, 0))
 
     state, last_activity, ttl_ms = stored["state"].decode(), number("last_activity"), number("ttl_ms")
+    active_at = iso(last_activity)
     frozen_at = iso(number("frozen_at")) if "frozen_at" in stored else None
     return Session(
         id=session_id,
@@ -193,7 +194,7 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
         tool_options=tool_options(stored.get("tool_options")),
         edits_told=words("edits_told"),
         created_at=iso(number("created_at")),
-        updated_at=iso(last_activity),
+        updated_at=active_at,
         finalized_at=frozen_at if state == SessionState.FINALIZED else None,
         aborted_at=frozen_at if state == SessionState.ABORTED else None,
         abort_reason=words("abort_reason"),
@@ -204,12 +205,12 @@ def session_of(terms: Terms, session_id: str, reply: list[bytes | None], now_ms:
         task_id=words("task_id"),
         user_id=words("user_id") or "",
         status=liveness(state, last_activity, ttl_ms, terms.idle_after_ms, now_ms),
-        last_activity=iso(last_activity),
+        last_activity=active_at,
         context_summary=words("context_summary"),
         project_context=msgspec.json.decode(stored.get("project_context", b"{}")),
         working_directory=words("working_directory") or "",
         preferences=msgspec.json.decode(stored.get("preferences", b"{}")),
         ttl_seconds=ttl_ms // 1000,
         forked_from=words("forked_from"),
-        bound=read_bound(stored.get("bound")),
+        bound=Bound(*pair_of(bound)) if (bound := stored.get("bound")) else None,
     )

@@ -14,7 +14,7 @@ from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue, NotFound, Refused
 from maestro_state.models.schema import check
 from maestro_state.models.token import ROLES, StoredToken, Token
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import is_ok, text
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
 
@@ -72,12 +72,10 @@ def add_token(terms: Terms, token_id: str, row: StoredToken) -> Call:
 def use_token(terms: Terms, token_id: str, now_ms: int) -> Call:
     """Note that a token was used."""
     args = (token_id, now_ms, KEEP_MS)
-    return Call(load("use_token"), terms.keys.token, args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("use_token"), terms.keys.token, args, is_ok)
 
 
 def revoke_token(terms: Terms, token_id: str) -> Call:
-    """Forget a token."""
-
     def read(reply: list[Any]) -> str:
         if text(reply[0]) != "OK":
             raise NotFound(f"there is no token '{token_id[:40]}'", hint="maestro token list")

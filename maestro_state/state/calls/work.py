@@ -10,9 +10,10 @@ import msgspec
 from maestro_state.clock import iso
 from maestro_state.errors import InvalidValue
 from maestro_state.models.schema import check
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.work import DEPTH_MAX, WorkSession, WorkView
 from maestro_state.models.work_names import WorkPath, breadcrumbs_dir
-from maestro_state.state.calls.replies import accept_work, text
+from maestro_state.state.calls.replies import accept_work, text, word_of
 from maestro_state.state.calls.terms import Stamp, Terms
 from maestro_state.state.scripts import Call, Query, load
 from maestro_state.vocabulary import WORK_ENDED, WorkStatus
@@ -157,7 +158,7 @@ def index_work(terms: Terms, summary: list[Any]) -> Call:
         int(entry.last_id != entry.archived_id),
         entry.ttl_ms + terms.grace_ms,
     )
-    return Call(load("index_session"), terms.keys.work_index, args, lambda reply: text(reply[0]))
+    return Call(load("index_session"), terms.keys.work_index, args, word_of)
 
 
 def keep_work(terms: Terms, now_ms: int, work_id: str, last_id: str) -> Call:
@@ -187,7 +188,7 @@ def overdue_work(terms: Terms, now_ms: int) -> Query:
 
 def forget_work(terms: Terms, work_id: str) -> Call:
     """Take a work session out of the index."""
-    return Call(load("forget_session"), terms.keys.work_index, (work_id,), lambda reply: text(reply[0]))
+    return Call(load("forget_session"), terms.keys.work_index, (work_id,), word_of)
 
 
 def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
@@ -205,12 +206,7 @@ def work_of(entry: WorkEntry, cursor: str = "0-0") -> WorkView:
         metadata=entry.metadata,
     )
     return WorkView(
-        record=record,
-        path=path,
-        accepted=entry.accepted,
-        applied=entry.applied,
-        cursor=cursor,
-        last_id=entry.last_id,
+        record=record, path=path, accepted=entry.accepted, applied=entry.applied, cursor=cursor, last_id=entry.last_id
     )
 
 
@@ -234,10 +230,10 @@ def _entries(rows: list[bytes]) -> list[WorkEntry]:
     """Read rows of the index; one that is damaged does not hide the others."""
     try:
         return _decode_entries(b"[" + b",".join(rows) + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         found = []
         for row in rows:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with suppress(*UNDECODABLE):
                 found += _decode_entries(b"[" + row + b"]")
         return found
 

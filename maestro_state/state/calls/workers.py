@@ -6,8 +6,9 @@ import re
 
 import msgspec
 
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.models.worker import Worker
-from maestro_state.state.calls.replies import text
+from maestro_state.state.calls.replies import is_ok
 from maestro_state.state.calls.terms import Terms
 from maestro_state.state.scripts import Call, Query, load
 
@@ -22,7 +23,7 @@ _PROFILE = re.compile(r"(?:[0-9a-f]{8})?", re.ASCII)
 def announce_worker(terms: Terms, worker: Worker, now_ms: int) -> Call:
     """Note what a worker has, for as long as it counts; False when there are too many."""
     args = (worker.id, msgspec.json.encode(worker), now_ms, ALIVE_MS, WORKERS_MAX)
-    return Call(load("announce_worker"), terms.keys.worker, args, lambda reply: text(reply[0]) == "OK")
+    return Call(load("announce_worker"), terms.keys.worker, args, is_ok)
 
 
 def sign_off(terms: Terms, worker_id: str) -> Query:
@@ -44,7 +45,7 @@ def _row(stored: bytes) -> tuple[int, Worker] | None:
     try:
         found = msgspec.json.decode(values, type=Worker)
         return (int(seen), found) if _PROFILE.fullmatch(found.queue) else None
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, *UNDECODABLE):
         return None
 
 

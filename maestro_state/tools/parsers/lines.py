@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from maestro_state.models.run import Activity, Usage
+from maestro_state.models.undecodable import UNDECODABLE
 from maestro_state.tools.outcome import ERROR, SUCCESS, Outcome
 from maestro_state.tools.parsers.activity import RETRY, Activities
 
@@ -181,7 +182,7 @@ def decode(line: bytes) -> dict[str, Any] | None:
         return None
     try:
         event = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         # The strict reader refuses broken UTF-8 and lone surrogates; what a model said is worth a second look.
         try:
             event = json.loads(line.decode("utf-8", "replace"))

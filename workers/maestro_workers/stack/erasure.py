@@ -131,7 +131,6 @@ class Erasure:
         self._hang_up()
 
     def close(self) -> None:
-        """Close everything."""
         self._hang_up()
         if self._folder is not None:
             os.close(self._folder)

@@ -112,7 +112,6 @@ class Usage:
             self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         if self._link is not None:
             self._link.close()
         self._link = self._connections = None

@@ -60,9 +60,6 @@ class Service(Protocol):
     def is_alive(self) -> bool:
         """Say whether it is running."""
 
-    def before_stop(self, *, asked: bool) -> bool:
-        """See `Part.before_stop`."""
-
 
 @dataclass(slots=True)
 class ProcessService:
@@ -70,8 +67,6 @@ class ProcessService:
 
     name: str
     command: Sequence[str]
-    #: Called before the stack stops; see `Part.before_stop`.
-    ready_to_stop: Callable[[], bool] = field(default=lambda: True)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
@@ -97,10 +92,6 @@ class ProcessService:
         """Say whether the program is running."""
         return self._process is not None and self._process.poll() is None
 
-    def before_stop(self, *, asked: bool) -> bool:
-        """Ask whoever made this service, unless it must stop anyway."""
-        return asked or self.ready_to_stop()
-
 
 @dataclass(slots=True)
 class Keeper:
@@ -121,8 +112,9 @@ class Keeper:
         return False
 
     def before_stop(self, *, asked: bool) -> bool:
-        """Ask the service."""
-        return self.service.before_stop(asked=asked)
+        """Agree: a service may be stopped at any time."""
+        del asked
+        return True
 
     def stop(self, timeout_s: float) -> None:
         """Stop the service."""

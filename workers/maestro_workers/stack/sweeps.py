@@ -120,7 +120,6 @@ class Sweeps:
                 self._loop.wait(0.05)
 
     def close(self) -> None:
-        """Close the connection."""
         self._maestro.close()
 
 
