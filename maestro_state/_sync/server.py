@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-
 from maestro_state.clock import CallSequence, new_idempotency_key
 from maestro_state.errors import (
     DamagedRecord,
