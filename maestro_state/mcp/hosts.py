@@ -160,7 +160,10 @@ class Json(Listed):
     def _checked(self, text: str, servers: dict[str, Any]) -> str:
         """Return a text that says what it should; FileCorrupt when it does not, as when a name is in it twice."""
         others = {name: value for name, value in self.document.items() if name != self.key}
-        found = JsonText(text).document
+        try:
+            found = JsonText(text).document
+        except ValueError:
+            found = {}
         if {**found, self.key: found.get(self.key, {})} != {**others, self.key: servers}:
             raise self._damaged(f"{self.key}.{NAME} is written in a way that cannot be replaced")
         return text

@@ -111,13 +111,13 @@ class JsonText:
         if last and last.comma is None:
             before = f"{text[: last.end]},{text[last.end : kept]}"
         if last and "\n" not in text[start:close]:
-            return f"{before} {json.dumps(name)}: {self._line(value)}{end}"
+            return f"{before} {json.dumps(name)}: {self._line(value)}{',' if last.comma is not None else ''}{end}"
         outer = self._indent_at(start)
         indent = self._indent_at(last.start) if last else outer + self._unit()
         added = f"{self._newline()}{indent}{json.dumps(name)}: {self._dumped(value, indent)}"
         if last and last.comma is not None:
             added += ","
-        if "\n" not in text[kept:close]:
+        if not members and "\n" not in text[kept:close]:
             end = f"{self._newline()}{outer}{text[close:]}"
         return f"{before}{added}{end}"
 
@@ -126,6 +126,8 @@ class JsonText:
         text, one = self.text, members[number]
         begin = len(text[: one.start].rstrip())
         end = one.end if one.comma is None else one.comma + 1
+        if "\n" not in text[end : self._skip(end)] and self._ends_a_comment(begin):
+            begin, end = one.start, self._skip(end)  # what follows in its line must not fall into that comment
         if len(members) == 1:
             is_bare = begin == start + 1 and not text[end:close].strip()
             return text[:begin] + text[close if is_bare else end :]
@@ -133,6 +135,10 @@ class JsonText:
         if one.comma is not None or before is None or before.comma is None:
             return text[:begin] + text[end:]
         return text[: before.comma] + text[before.comma + 1 : begin] + text[end:]
+
+    def _ends_a_comment(self, at: int) -> bool:
+        """Tell whether a place is the end of a comment that goes to the end of its line."""
+        return any(one.end() == at and one[0].startswith("//") for one in _COMMENT.finditer(self.text))
 
     def _indent_at(self, at: int) -> str:
         """Return the blanks that the line of a place begins with."""

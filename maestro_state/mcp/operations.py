@@ -106,10 +106,14 @@ class Operations:
         return await self._documents(await self.maestro.messages.last(FOLLOWING, session_id), session_id)
 
     async def _documents(self, found: list[Message], session_id: str) -> list[Document]:
-        """Return messages with who wrote each; whose session it is does not change, and is looked up once."""
+        """Return messages with who wrote each."""
+        return message_documents(found, await self.owner(session_id))
+
+    async def owner(self, session_id: str) -> str:
+        """Return whose session it is, which does not change, and is looked up once."""
         if self._owner[0] != session_id:
             self._owner = (session_id, (await self.maestro.sessions.read(session_id)).user_id)
-        return message_documents(found, self._owner[1])
+        return self._owner[1]
 
     async def post_message(self, wanted: given.PostMessage) -> Document:
         session_id = await self.session_id()

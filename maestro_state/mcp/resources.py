@@ -14,6 +14,7 @@ from maestro_state.errors import MaestroError, NotFound
 from maestro_state.mcp.arguments import GetSession
 from maestro_state.mcp.clients import session_number
 from maestro_state.mcp.descriptions import NOTICE
+from maestro_state.mcp.marking import Written
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -42,15 +43,18 @@ def add_resources(server: MCPServer, lifespan: Lifespan) -> None:
     async def context_item(item: str) -> str:
         with _told():
             session_id = await lifespan.operations.session_id()
-            _, content = await lifespan.operations.maestro.context.show(item, session_id)
-            return content.decode(errors="replace")
+            shown, content = await lifespan.operations.maestro.context.show(item, session_id)
+            known = {name: shown.source.get(name) for name in ("path_rel", "run_id", "tool", "added_at")}
+            return Written.by(content.decode(errors="replace"), item=shown.id, kind=shown.kind, **known)
 
     @server.resource("maestro://session/runs/{run_id}/output", description="What a run printed.", mime_type=TEXT)
     async def run_output(run_id: str) -> str:
         with _told():
             session_id = await lifespan.operations.session_id()
             run = await lifespan.operations.maestro.runs.read(run_id, session_id)
-            return (await lifespan.operations.maestro.runs.output(run.id, session_id)).decode(errors="replace")
+            text = (await lifespan.operations.maestro.runs.output(run.id, session_id)).decode(errors="replace")
+            user = run.user or await lifespan.operations.owner(session_id)
+            return Written.by(text, run=run.id, tool=run.tool, user=user, at=run.finished_at or run.started_at)
 
     @server.resource("maestro://sessions/{ref}", description="Any session, by id or name.", mime_type=JSON)
     async def other_session(ref: str) -> str:

@@ -18,10 +18,10 @@ from maestro_state import __version__
 from maestro_state.aio.maestro import AsyncMaestro
 from maestro_state.mcp.clients import ClientPresence, client_name, session_number
 from maestro_state.mcp.descriptions import INSTRUCTIONS
+from maestro_state.mcp.marking import MarkingServer
 from maestro_state.mcp.operations import Operations
 from maestro_state.mcp.prompts import add_prompts
 from maestro_state.mcp.resources import add_resources, add_subscriptions
-from maestro_state.mcp.stdio import StdioServer
 from maestro_state.mcp.subscriptions import Subscriptions
 from maestro_state.mcp.tools import tools
 
@@ -130,7 +130,7 @@ def build(
     """Return the server; nothing is opened before it runs."""
     lifespan = Lifespan(project, session, settings, command_lines=command_lines)
     with _logging_as_it_is():
-        server: MCPServer = StdioServer(
+        server: MCPServer = MarkingServer(
             "maestro",
             title="Maestro",
             version=__version__,

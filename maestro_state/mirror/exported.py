@@ -65,6 +65,14 @@ def read_json(content: bytes, path: str) -> Document:
         raise FileCorrupt(f"{path} is damaged ({error})") from error
     if not all(map(is_stream_id, [*(one.id for one in messages), *(one.id for one in events)])):
         raise FileCorrupt(f"{path} is damaged (an id is none)")
+    rows = [
+        [one.id for one in messages],
+        [one.id for one in events],
+        [one.id for one, _ in items],
+        [one[0].id for one in runs],
+    ]
+    if any(len(set(ids)) < len(ids) for ids in rows):
+        raise FileCorrupt(f"{path} is damaged (an id is there twice)")
     return Document(
         session=session(str(told["id"]), told, 0),
         items=items,

@@ -11,6 +11,7 @@ import pytest
 from maestro_cli.screen.picker import Picker, _draw, split_keys
 
 from maestro_state import Found, Hit
+from maestro_state.search.words import QUERY_MAX
 from tests.acceptance.test_cli_runs import Screen
 from tests.support.cli_runs import maestro_command, printed, refused
 from tests.support.embedded_project import temporary_project
@@ -69,6 +70,19 @@ def test_leaving_leaves_the_screen_as_it_was(project: Path, key: bytes, code: in
     assert screen.seen.rpartition(LEAVE_SCREEN)[2].strip() == b""
 
 
+def test_a_huge_paste_does_not_make_it_deaf(project: Path):
+    """Whatever is pasted: of it a question is kept, and the next key is heard."""
+    screen = Screen(project, "search")
+    screen.wait_for(b"type words")
+    screen.press(b"pangolin " + b"x" * 2000)
+    for _ in range(100):
+        screen.press(b"y" * 2000)
+    screen.press(b"\x15pangolin")
+    screen.wait_for(b"2 hits")
+    screen.press(b"\x03")
+    assert screen.end() == 130
+
+
 def test_without_a_terminal_it_is_refused(project: Path):
     """There is nobody to type."""
     code, error = refused(project, "search")
@@ -98,6 +112,30 @@ def test_every_line_fits_and_the_chosen_one_is_shown():
             assert any(picker.chosen.session_id in line for line in lines if ">" in line)
         picker.key(b"\x1b[5~", 100)
     assert picker.chosen == hits[0]
+
+
+def test_what_is_pasted_is_kept_as_far_as_one_can_ask():
+    """So that to show it, and to ask, takes no longer than for any question."""
+    asked: list[str] = []
+    picker = Picker(lambda typed, limit: asked.append(typed))
+    picker.key(b"x" * 100_000, 3)
+    assert picker.key(b"y", 3) is None, "nothing changed"
+    picker.search(200)
+    assert [len(one) for one in asked] == [QUERY_MAX]
+    assert picker.prompt(80) == "search: " + "x" * 71
+
+
+def test_enter_never_chooses_what_was_found_for_less():
+    """Who types on while the first letters are asked for gets a hit of the whole."""
+    picker = Picker(lambda typed, limit: Found([hit(len(typed))], 1))
+    picker.key(b"log", 3)
+    picker.search(200)
+    picker.key(b"in", 3)
+    assert picker.key(b"\r", 3) == "enter"
+    picker.search(200)
+    assert picker.chosen == hit(5)
+    picker.search(200)
+    assert picker.chosen == hit(5)
 
 
 def test_a_full_line_keeps_its_last_letter(capsys: pytest.CaptureFixture[str]):

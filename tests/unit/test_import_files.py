@@ -152,6 +152,24 @@ def test_a_zip_that_lies_is_refused_and_leaves_nothing(
     assert not other.places.own.ids()
 
 
+@pytest.mark.parametrize("part", ["messages", "events", "context", "runs"])
+def test_an_id_that_is_there_twice_is_damage(
+    origin: Maestro, other: Maestro, session_id: str, tmp_path: Path, part: str
+):
+    """A document that says two things of one entry is named as damaged, and no session is made of it."""
+    path = exported(origin, session_id, "json", tmp_path / "one.json")
+    document = json.loads(path.read_text())
+    assert other.histories.import_files([path], dry_run=True).errors == []
+    blob = {"blob": "../blobs/ctx-0001.txt", "digest": "0" * 64}
+    item = {"id": "ctx-0001", "kind": "text", "source": {}, "snapshot": blob, "state": "active"}
+    entry = document[part][0] if document[part] else item
+    document[part] += [entry, entry]
+    path.write_text(json.dumps(document))
+    (failure,) = other.histories.import_files([path]).errors
+    assert "twice" in failure.reason
+    assert not other.places.own.ids()
+
+
 @pytest.mark.parametrize("member", ["manifest.json", "session.json"])
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_damaged_zip_is_named_however_it_was_packed(

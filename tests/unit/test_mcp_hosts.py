@@ -34,6 +34,9 @@ JSON_TEXTS = [
     '{\n  "mcpServers": {\n    // what ben uses\n    "other": {"command": "x"}, // his\n  },\n  "theme": "dark",\n}\n',
     '{\n  "mcpServers": {\n    // none yet\n  }\n}\n',
     "{}",
+    '{\n  "theme": "dark", "other": 1}\n',
+    '{\n  "mcpServers": {\n    "other": {"command": "x"} }\n}\n',
+    '{"theme": "dark", }',
 ]
 
 
@@ -61,6 +64,14 @@ def test_json_of_ours_is_changed_where_it_is(place: str):
     assert json.loads(listed.put({"command": "new"}))["mcpServers"]["maestro"] == {"command": "new", "trust": True}
     assert list(json.loads(listed.put({"command": "new"}))["mcpServers"]) == [line.split('"')[1] for line in lines]
     assert listed.drop() == '{\n  "mcpServers": {\n' + others + "\n  }\n}\n"
+
+
+def test_json_beside_a_comment_is_taken_out_alone():
+    """What follows our list in its line does not fall into the comment above it."""
+    entry = HOSTS["gemini"].entry(COMMAND)
+    text = '{\n  // servers\n  "mcpServers": {}, "theme": "dark"\n}\n'
+    added = Json("settings.json", "mcpServers", text).put(entry)
+    assert Json("settings.json", "mcpServers", added).drop() == '{\n  // servers\n  "theme": "dark"\n}\n'
 
 
 TOML_TEXTS = [

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maestro_cli import output
+from maestro_state.search.words import QUERY_MAX
 
 if TYPE_CHECKING:
     from maestro_state import Found, Hit
@@ -27,6 +28,8 @@ _HOME, _END_OF_LINE = "\x1b[H", "\x1b[K"
 _KEY_S, _GLANCE_S = 0.05, 0.25
 #: Rows of the question, the count and the last line; rows of a hit.
 _FRAME, _HIT = 4, 2
+#: Hits that one can go through.
+_HITS = 200
 
 _KEYS = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"\x10": "up", b"\x1b[B": "down", b"\x1bOB": "down", b"\x0e": "down",
@@ -49,6 +52,7 @@ class Picker:
         self._total: int | None = None
         self._at = 0
         self._top = 0
+        self._searched: str | None = None  #: what the hits are of
 
     def key(self, key: bytes, rows: int) -> str | None:
         """Take one key; answer enter, leave or interrupt when it ends the choice, ask when the question changed."""
@@ -66,11 +70,15 @@ class Picker:
                 name
             ]
         else:
-            self._typed += "".join(char for char in key.decode(errors="ignore") if char.isprintable())
+            more = "".join(char for char in key.decode(errors="ignore") if char.isprintable())
+            self._typed = (before + more)[:QUERY_MAX]  # whatever is pasted
         return "ask" if self._typed != before else None
 
     def search(self, limit: int) -> None:
-        """Ask for what is typed."""
+        """Ask for what is typed, unless these are its hits."""
+        if self._searched == self._typed:
+            return
+        self._searched = self._typed
         found = self._ask(self._typed, limit)
         self._hits, self._total = (found.results, found.total) if found else ([], None)
         self._at = self._top = 0
@@ -92,7 +100,8 @@ class Picker:
 
     def prompt(self, columns: int) -> str:
         """Return the question as far as it fits, its end."""
-        typed, room = output.safe(self._typed), columns - len("search: ") - 1
+        room = columns - len("search: ") - 1
+        typed = output.safe(self._typed)[-room:]
         while output.width_of(typed) > room > 0:
             typed = typed[1:]
         return f"search: {typed}"
@@ -157,12 +166,15 @@ def pick(ask: Ask) -> Hit | None:
             answer = picker.key(key, (size.lines - _FRAME) // _HIT)
             if answer == "interrupt":
                 raise KeyboardInterrupt
-            if answer in ("enter", "leave"):
-                return picker.chosen if answer == "enter" else None
+            if answer == "leave":
+                return None
+            if answer == "enter":
+                picker.search(_HITS)  # else it were a hit of what was typed before
+                return picker.chosen
             if answer == "ask":
                 _draw(picker, size)  # what is typed shows at once
-                if not _is_waiting():  # somebody who types on does not wait for every letter
-                    picker.search(200)
+            if not _is_waiting():  # somebody who types on does not wait for every letter
+                picker.search(_HITS)
             _draw(picker, size)
     return None
 
