@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 
 import pytest
 
@@ -11,9 +12,10 @@ from maestro_state.adapters.binding import Adapter, Entries
 from maestro_state.clock import from_iso, now_ms
 from maestro_state.errors import Conflict, InvalidValue, SessionExpired, SessionNotFound
 from maestro_state.models.binding import Bound, joined, parts_of
+from maestro_state.state.calls import checkpoints as archiving
 from maestro_state.state.calls import parts
 from tests.support.backends import Backend, Clock
-from tests.support.passing import TTL_S, let_pass, long_ago
+from tests.support.passing import AGO_S, TTL_S, let_pass, long_ago
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -248,6 +250,59 @@ async def test_who_writes_may_be_days_ahead(backend: Backend):
         record = await right.sessions.read(await thread.find())
         assert (record.id, record.state) == (first, "iniciada")
         assert from_iso(record.last_activity) < now_ms() + DAY_MS
+
+
+class Ticking(Clock):
+    """A clock that goes on by a second whenever it is looked at."""
+
+    def __call__(self) -> int:
+        self.advance(seconds=1)
+        return self.now_ms
+
+
+@pytest.mark.parametrize("how", ["slowly", "after a kill", "let go meanwhile"])
+async def test_a_fork_is_whole_or_none(backend: Backend, monkeypatch, how: str):
+    """Made for longer than its time to live, or begun by somebody who is killed, or of what the server lets go of
+    meanwhile: it has all that its origin has.
+    """
+    monkeypatch.setattr("maestro_state.api.fork._CALL_ROWS", 1)
+    clock = Ticking(now_ms() - 1000 * AGO_S)
+    async with backend.open_async(now_ms=clock) as maestro, Adapter(maestro=maestro, ttl_seconds=TTL_S) as adapter:
+        thread, step = adapter.binding("openai", "t"), Entries()
+        for number in range(2 * TTL_S):
+            step.message("user", str(number)).set(f"kept {number}", b"1")
+        await thread.write(step)
+        first = await thread.find()
+        if how == "slowly":
+            clock.now_ms = now_ms() - 1000 * AGO_S
+        await maestro.sessions.end(first)
+        await maestro.archive.checkpoint(first)
+        calls = []
+
+        def interrupted(fill):
+            def then(*args, **options):
+                calls.append(1)
+                if len(calls) == TTL_S:
+                    if how == "after a kill":
+                        clock.advance(seconds=2 * TTL_S)
+                        raise OSError("killed")
+                    if how == "let go meanwhile":
+                        backend.raw.delete(*maestro.server.terms.keys.session(first))
+                return fill(*args, **options)
+
+            return then
+
+        monkeypatch.setattr(archiving, "fill_session", interrupted(archiving.fill_session))
+        with suppress(OSError):
+            await thread.write(Entries().message("user", "last"))
+        if how == "after a kill":
+            await thread.write(Entries().message("user", "last"))
+
+        assert len(calls) > TTL_S  # the control
+        assert [one.content for one in await thread.messages()] == [*map(str, range(2 * TTL_S)), "last"]
+        assert len(await thread.kept()) == 2 * TTL_S
+        record = await maestro.sessions.read(await thread.find())
+        assert (record.forked_from, record.state) == (first, "iniciada")
 
 
 async def test_deleting_leaves_nothing(backend: Backend):
