@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from maestro_state.errors import NoProject
+from maestro_state.errors import NoProject, SessionExpired
 from maestro_state._sync.server import Server
 from maestro_state.models.binding import Bound
 from maestro_state.models.message import Message, with_retractions
@@ -14,6 +14,9 @@ from maestro_state.models.names import is_session_id
 from maestro_state.state.calls import bindings as ops
 from maestro_state.state.calls import messages as message_ops
 from maestro_state.state.calls import sessions as session_ops
+from maestro_state.state.calls.checkpoints import read_time
+from maestro_state.state.calls.terms import Stamp
+from maestro_state.state.scripts import Call
 from maestro_state.vocabulary import LIVE
 
 if TYPE_CHECKING:
@@ -120,20 +123,30 @@ class BoundKeys:
 
     def write(self, session_id: str, entries: ops.Entries, *, idempotency_key: str | None = None) -> str:
         """Write what a framework did, all of it in one step; returns the id of the last entry."""
-        with self._server.sequence() as sequence:
-            stamp = self._server.stamp(idempotency_key or sequence.next_key())
-            call = ops.add_entries(self._server.terms, stamp, session_id, entries)
-            last_id: bytes = self._server.change(session_id, call)
+        last_id = self._change(
+            session_id, lambda stamp: ops.add_entries(self._server.terms, stamp, session_id, entries), idempotency_key
+        )
         return last_id.decode()
 
     def retract_last(self, session_id: str) -> str | None:
         """Take the newest message back that is handed out; returns its id, None when there is none."""
-        with self._server.sequence() as sequence:
-            stamp = self._server.stamp(sequence.next_key())
-            found: bytes = self._server.change(
-                session_id, ops.retract_last(self._server.terms, stamp, session_id)
-            )
+        found = self._change(session_id, lambda stamp: ops.retract_last(self._server.terms, stamp, session_id))
         return found.decode() or None
+
+    def _change(
+        self, session_id: str, call: Callable[[Stamp], Call], idempotency_key: str | None = None
+    ) -> bytes:
+        """Change a session. One that is over only by our clock, which is ahead then, is written to by the server's."""
+        with self._server.sequence() as sequence:
+            stamp = self._server.stamp(idempotency_key or sequence.next_key())
+            try:
+                changed: bytes = self._server.change(session_id, call(stamp))
+            except SessionExpired:
+                server_ms = self._server.fetch(read_time())
+                if server_ms >= stamp.now_ms:
+                    raise
+                changed = self._server.change(session_id, call(Stamp(server_ms, stamp.idempotency_key)))
+        return changed
 
 
 def _handed_out(

@@ -113,7 +113,7 @@ class Records:
         """Return a session's record."""
         session_id = self.resolve(ref)
         session = self._read(session_id)
-        if self._is_over(session) and self._freeze(session_id):
+        if self.is_over(session) and self._freeze(session_id):
             session = self._read(session_id)
         return session
 
@@ -125,7 +125,7 @@ class Records:
             session = (self._archived(session_id)).record()
         return session
 
-    def _is_over(self, session: Session) -> bool:
+    def is_over(self, session: Session) -> bool:
         """Tell whether a session should have been frozen by now, as far as this terminal's clock knows."""
         if session.state in FROZEN or session.ttl_seconds <= 0:
             return False
@@ -144,7 +144,7 @@ class Records:
             return Live(self._server, session_id)
         archived = self._archived(session_id)
         with suppress(FileCorrupt):  # whoever reads on is told
-            if self._is_over(archived.record()):
+            if self.is_over(archived.record()):
                 self._freeze(session_id)
         return archived
 

@@ -22,6 +22,7 @@ from maestro_state.vocabulary import FROZEN
 if TYPE_CHECKING:
     from maestro_state.api.sessions import Sessions
     from maestro_state.mirror.places import Places
+    from maestro_state.models.session import Session
 
 #: How often a key is looked up again when its session ends, moves or goes while it is looked at.
 TRIES = 20
@@ -47,10 +48,10 @@ class Bindings(BoundKeys):
         self._project.begin()
         for _ in range(TRIES):
             session_id, is_begun = self._bound(bound, ttl_ms)
-            state = self._state(session_id)
-            if state is not None and state not in FROZEN:
+            session = self._record(session_id)
+            if session is not None and session.state not in FROZEN and not self._is_behind(session):
                 return session_id
-            if state is not None:
+            if session is not None:
                 self._go_on(bound, session_id)
             elif is_begun:
                 self._begin_anew(bound, session_id, ttl_ms)
@@ -86,12 +87,27 @@ class Bindings(BoundKeys):
             pass
         return chosen
 
-    def _state(self, session_id: str) -> str | None:
-        """Return a session's state, once it is frozen if its time is over; None when it is nowhere."""
+    def _record(self, session_id: str) -> Session | None:
+        """Return a session's record, once it is frozen if its time is over; None when it is nowhere."""
         try:
-            return self._sessions.read(session_id).state
+            return self._sessions.read(session_id)
         except SessionNotFound:
             return None
+
+    def _state(self, session_id: str) -> str | None:
+        session = self._record(session_id)
+        return None if session is None else session.state
+
+    def _is_behind(self, session: Session) -> bool:
+        """End a session that takes no changes by its record, though the server counted less: a machine whose clock is
+        behind made it. Ended, so that it too goes on in the fork. Tells whether it is ended now.
+        """
+        from maestro_state.upkeep.expiry import Expiry
+
+        if not self._sessions.is_over(session):
+            return False
+        Expiry(self._server, self._places).freeze(session.id, by_record=True)
+        return self._state(session.id) in FROZEN
 
     def _begin(self, bound: Bound, session_id: str, ttl_ms: int, *, forked_from: str | None = None) -> bool:
         """Make the session that a key is bound to; one that is there by now is looked at again."""

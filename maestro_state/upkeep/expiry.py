@@ -33,14 +33,15 @@ class Expiry:
         self._server = server
         self._places = places
 
-    def freeze(self, session_id: str) -> bool:
+    def freeze(self, session_id: str, *, by_record: bool = False) -> bool:
         """Freeze a session if its time is over, and have it on disk; tell whether it was.
 
-        What could not be written the sweep writes.
+        What could not be written the sweep writes. `by_record` alone, without what the server counted, only who goes on
+        in a fork.
         """
         now_ms = self._server.fetch(archiving.read_time())
         try:
-            word = self.freeze_live(session_id, now_ms)
+            word = self.freeze_live(session_id, now_ms, by_record=by_record)
             if word == "NOT_FOUND":
                 return self.freeze_archived(session_id, now_ms) is not None
         except MaestroError:
@@ -61,14 +62,15 @@ class Expiry:
                 frozen |= self.freeze_archived(session_id, server_ms) is not None
         return frozen
 
-    def freeze_live(self, session_id: str, now_ms: int, horizon_ms: int = 0) -> str:
+    def freeze_live(self, session_id: str, now_ms: int, horizon_ms: int = 0, *, by_record: bool = False) -> str:
         """Freeze a session on the server if its time is over, or nearly; words: OK, ALIVE, BAD_STATE, NOT_FOUND."""
         terms = self._server.terms
         # Of the server's clock and ours the earlier one: set ahead by mistake, neither ends anything.
         now_ms = min(now_ms, self._server.now_ms())
-        found = self._server.run(archiving.expire_session(terms, session_id, now_ms, horizon_ms))
+        expiring = archiving.expire_session(terms, session_id, now_ms, horizon_ms, by_record=by_record)
+        found = self._server.run(expiring)
         if found.word == "BAD_STATE" and self._have_ended(session_id):
-            found = self._server.run(archiving.expire_session(terms, session_id, now_ms, horizon_ms))
+            found = self._server.run(expiring)
         if found.summary:
             self._server.index(index_ops.entry_of(session_id, found.summary))
         return str(found.word)

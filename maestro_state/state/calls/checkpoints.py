@@ -203,8 +203,8 @@ def overdue_sessions(terms: Terms, before_ms: int, count: int) -> list[Query]:
     return [Query(("ZRANGEBYSCORE", key, *bounds), session_ids) for key in terms.keys.all_of("dirty")]
 
 
-def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int) -> Call:
-    """Freeze a session whose time is over; words: OK, ALIVE, BAD_STATE, NOT_FOUND."""
+def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: int, *, by_record: bool = False) -> Call:
+    """Freeze a session whose time is over, if wanted by its record alone; words: OK, ALIVE, BAD_STATE, NOT_FOUND."""
 
     def read(reply: list[Any]) -> Marked:
         word = text(reply[0])
@@ -213,7 +213,7 @@ def expire_session(terms: Terms, session_id: str, server_ms: int, horizon_ms: in
         return Marked(word, reply[2] if word == "OK" else None)
 
     why = ending(server_ms, "the session's time was over before a worker took the run")
-    args = (server_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED), horizon_ms, why)
+    args = (server_ms, terms.grace_ms, terms.user, str(SessionState.FINALIZED), horizon_ms, why, int(by_record))
     return Call(load("expire_session"), terms.keys.session(session_id), args, read)
 
 

@@ -6,8 +6,10 @@ RETURNS  OK last_id summary | NOT_FOUND | BAD_STATE state | EXPIRED | LATE | NEW
 INCLUDES summary sequence repeated newer admit emit renew_ttl settle
 ]]
 -- Several may fill it at once, all with the same: whoever comes after the last one finds it done.
-local known = redis.call('HMGET', session, 'last_id', 'filling')
+local known = redis.call('HMGET', session, 'last_id', 'filling', 'last_activity')
 if known[1] and not known[2] then return {'OK', known[1], summary()} end
+-- However long it takes, and whoever goes on with it: the time of a fork begins when it is complete.
+if known[1] and tonumber(now_ms) > tonumber(known[3]) then redis.call('HSET', session, 'last_activity', now_ms) end
 local admitted, answer = admit(idempotency_key)
 if answer then return answer end
 local newest = redis.call('XREVRANGE', messages, '+', '-', 'COUNT', 1)[1]
