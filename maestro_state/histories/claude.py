@@ -38,6 +38,7 @@ from maestro_state.histories.lines import (
 )
 from maestro_state.histories.tail import Tail
 from maestro_state.histories.values import Broken, Conversation, Stamped, Step
+from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "claude"
 
@@ -151,7 +152,7 @@ def _agent(path: str) -> Conversation | None:
         try:
             with open_history(path.removesuffix(".jsonl") + ".meta.json") as file:
                 meta = _meta(file.read(1 << 20))
-        except (MaestroError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (MaestroError, *UNDECODABLE):
             return one  # it only tells what the conversation is about
         one.call_id, one.title = meta.call, meta.about or one.title
     return one

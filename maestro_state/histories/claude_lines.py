@@ -10,6 +10,7 @@ import msgspec
 
 from maestro_state.histories.lines import count, first_line, text_of, time_ms
 from maestro_state.histories.values import Asked, Ended, Noted, Said, Step, Tokens, Used
+from maestro_state.models.undecodable import UNDECODABLE
 
 #: How Claude Code notes that somebody pressed a key to stop it, and what was typed to itself, not to the model.
 INTERRUPTED = "[Request interrupted"
@@ -205,7 +206,7 @@ class Parser:
         if line.uuid and b'"queued_command"' in bytes(line.attachment):
             try:
                 queued = _queued(line.attachment)
-            except msgspec.MsgspecError:
+            except UNDECODABLE:
                 return  # of another form than those that are known
             if queued.type == "queued_command" and (text := text_of(queued.prompt)):
                 yield from self._flush()
@@ -265,7 +266,7 @@ def _told_by_agent(result: msgspec.Raw) -> tuple[str, str] | None:
         return None
     try:
         told = _delegated(result)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
     return (text_of(told.content), told.agent) if told.agent and told.content else None
 

@@ -29,6 +29,7 @@ from maestro_state.histories.lines import (
 )
 from maestro_state.histories.tail import Tail
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
+from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "codex"
 
@@ -309,7 +310,7 @@ def _arguments(payload: dict[str, Any]) -> Any:
         if isinstance(value, str) and value:
             try:
                 found = msgspec.json.decode(value)
-            except (msgspec.MsgspecError, RecursionError):
+            except UNDECODABLE:
                 found = None
             return found if isinstance(found, dict) else {name: value}
     return {}
@@ -322,7 +323,7 @@ def _output(value: Any) -> str:
     if isinstance(value, str) and value.startswith("{"):
         try:
             found = msgspec.json.decode(value)
-        except (msgspec.MsgspecError, RecursionError):
+        except UNDECODABLE:
             return value
         if isinstance(found, dict) and isinstance(found.get("output"), str):
             return str(found["output"])

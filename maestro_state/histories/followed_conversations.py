@@ -11,6 +11,7 @@ import msgspec
 
 from maestro_state.errors import MaestroError
 from maestro_state.local.project import Project
+from maestro_state.models.undecodable import UNDECODABLE
 
 _FOLDER = ".opened"
 _LIMIT = 1 << 20
@@ -71,5 +72,5 @@ def file_name(tool: str, external_id: str) -> str:
 def _read(content: bytes | None) -> FollowedConversation | None:
     try:
         return msgspec.json.decode(content, type=FollowedConversation) if content else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None

@@ -28,6 +28,7 @@ from maestro_state.histories.lines import (
 )
 from maestro_state.histories.qwen import response_text
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
+from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "gemini"
 
@@ -120,7 +121,7 @@ def _id_in_log(path: str) -> str | None:
     try:
         with open_history(os.path.join(folder, "logs.json")) as file:
             rows = msgspec.json.decode(file.read(_LOG_MAX), type=list[_Logged])
-    except (MaestroError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (MaestroError, OSError, *UNDECODABLE):
         return None
     return next((row.session for row in reversed(rows) if row.session.startswith(f"{short[1]}-")), None)
 
@@ -152,7 +153,7 @@ class _Log:
     def _document(self, content: bytes, path: str) -> None:
         try:
             document = json_in(_decode, content)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise FileCorrupt(f"{path} is not JSON, or being written") from error
         self._all(document.pop("messages", None))
         self._head(document)

@@ -11,6 +11,7 @@ import msgspec
 
 from maestro_state.errors import MaestroError
 from maestro_state.local.project import Project
+from maestro_state.models.undecodable import UNDECODABLE
 
 _NAME = ".imports.json"
 _FORMAT = 1
@@ -49,7 +50,7 @@ class ImportCache:
             with project.sessions() as folder:
                 content = folder.read(_NAME, limit=_LIMIT)
             stored = msgspec.json.decode(content or b"{}", type=_Stored)
-        except (MaestroError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (MaestroError, OSError, *UNDECODABLE):
             return
         if stored.format == _FORMAT:
             self._files = stored.files

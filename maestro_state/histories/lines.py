@@ -15,6 +15,7 @@ from maestro_state.clock import from_iso
 from maestro_state.errors import FileCorrupt, MaestroError, PathNotFound
 from maestro_state.fs.opening import open_unnoted
 from maestro_state.histories.values import Broken, Conversation, Stamped
+from maestro_state.models.undecodable import UNDECODABLE
 
 #: Longest line that is read: a tool's result with pictures in it may be large, a file that is no history larger.
 LINE_MAX = 64 << 20
@@ -116,7 +117,7 @@ def decoded(file: BinaryIO, decode: Callable[[bytes], _T], start: int = 0) -> It
             continue
         try:
             yield place, json_in(decode, line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             if not is_whole:
                 return
             yield place, Broken(number, _reason(error))
@@ -130,7 +131,7 @@ def decoded_at(file: BinaryIO, decode: Callable[[bytes], _T], places: Iterable[i
             pass
         try:
             yield json_in(decode, line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             continue
 
 

@@ -16,6 +16,7 @@ from maestro_state.errors import FileCorrupt
 from maestro_state.histories.lines import count, files_below, first_line, json_in, open_history, stamped, time_ms
 from maestro_state.histories.sqlite import database, is_database, reading, tables, text_in, until_damaged
 from maestro_state.histories.values import Asked, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
+from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "llm"
 _LOGS_MAX = 512 << 20
@@ -205,7 +206,7 @@ def _exchanges(rows: Iterable[dict[str, Any]]) -> Iterator[Step]:
 def _decoded(text: Any) -> Any:
     try:
         return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text)
-    except (msgspec.MsgspecError, TypeError, RecursionError):
+    except (TypeError, *UNDECODABLE):
         return None
 
 

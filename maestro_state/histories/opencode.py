@@ -19,6 +19,7 @@ from maestro_state.errors import FileCorrupt
 from maestro_state.histories.lines import count, files_below, first_line, json_in, open_history, stamped, time_ms
 from maestro_state.histories.sqlite import database, is_database, reading, tables, text_in, until_damaged
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
+from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "opencode"
 #: Largest export that is read.
@@ -133,7 +134,7 @@ def _messages(connection: sqlite3.Connection, session: str) -> Iterator[_Told | 
 def _object(text: Any) -> Any:
     try:
         return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text)
-    except (msgspec.MsgspecError, TypeError, RecursionError):
+    except (TypeError, *UNDECODABLE):
         return None
 
 

@@ -21,6 +21,7 @@ from maestro_state.histories.lines import stamped
 from maestro_state.histories.readers import Reader, reader_of
 from maestro_state.histories.values import Conversation, Stamped
 from maestro_state.local import process_tree as processes
+from maestro_state.models.undecodable import UNDECODABLE
 
 #: Where the history of a conversation is below a tool's place, by its id.
 _PLACES = {
@@ -210,7 +211,7 @@ def _session_of(base: str, pid: int) -> str | None:
     try:
         with os.fdopen(open_regular(os.path.join(base, "sessions", f"{pid}.json")), "rb") as file:
             told = msgspec.json.decode(file.read(65536))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return None  # a version that does not say so, or being written
     found = told.get("sessionId") if isinstance(told, dict) else None
     return found if isinstance(found, str) else None

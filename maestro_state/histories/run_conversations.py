@@ -10,6 +10,7 @@ import msgspec
 from maestro_state.errors import MaestroError
 from maestro_state.histories.followed_conversations import file_name
 from maestro_state.local.project import Project
+from maestro_state.models.undecodable import UNDECODABLE
 
 _FOLDER = ".ran"
 _LIMIT = 1 << 20
@@ -32,7 +33,7 @@ class RunConversations:
             with self._project.sessions() as folder, folder.child(_FOLDER) as inner:
                 content = inner.read(file_name(tool, external_id), limit=_LIMIT)
                 return msgspec.json.decode(content, type=_Held).sessions if content else []
-        except (MaestroError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (MaestroError, OSError, *UNDECODABLE):
             return []
 
     def add(self, tool: str, external_id: str, session_id: str) -> None:

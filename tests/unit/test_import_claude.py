@@ -226,6 +226,20 @@ def test_damage_is_said_and_stops_nothing(maestro: Maestro, project: Path, tmp_p
     assert maestro.histories.import_("claude").errors == report.errors
 
 
+@pytest.mark.parametrize("damage", [b"\xff", b"[" * 5000 + b"]" * 5000])
+def test_what_a_sub_agent_told_that_cannot_be_decoded_stops_nothing(
+    maestro: Maestro, project: Path, tmp_path: Path, damage: bytes
+):
+    """What a line keeps beside its message is read only when it is wanted: it may be broken where the line is not."""
+    history = two_turns(tmp_path / "c", str(project))
+    path = history.result("call-9", "done").ask("and then?").write()
+    last = path.read_bytes().replace(b'"toolUseResult":{"stdout":"done"}', b'"toolUseResult":{"agentId":"%s"}' % damage)
+    path.write_bytes(last)
+    two_turns(tmp_path / "c", str(project), "0c0c0c0c-0000-4000-8000-000000000003").write()
+    report = maestro.histories.import_("claude")
+    assert len(report.imported) == 2
+
+
 def test_only_this_project_unless_told(maestro: Maestro, project: Path, tmp_path: Path):
     """Conversations of other folders are left out and counted; a file that is named is always taken."""
     two_turns(tmp_path / "c", str(project / "src")).write()

@@ -266,7 +266,7 @@ def test_a_database_in_use_is_read_with_its_log(maestro: Maestro, tmp_path: Path
 @pytest.mark.parametrize("tool", ["opencode", "llm", "gemini", "qwen", "codex", "claude"])
 def test_a_file_that_is_no_history_is_named(maestro: Maestro, tmp_path: Path, tool: str):
     """Garbage of any kind: an error with its path, or nothing in it; never a session, never a traceback."""
-    for content in (b"\xff\x00garbage\n{]", b"", b"[1,2]", b"SQLite format 3\0rest", b'{"info":7}'):
+    for content in (b"\xff\x00garbage\n{]", b"", b"[1,2]", b"SQLite format 3\0rest", b'{"info":7}', b'[{"id":"\xe9"}]'):
         (tmp_path / "odd.jsonl").write_bytes(content)
         report = maestro.histories.import_(tool, [tmp_path / "odd.jsonl"])
         assert report.imported == []
