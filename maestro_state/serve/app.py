@@ -22,6 +22,7 @@ from maestro_state.serve.metrics import CALLER_S, metrics, written
 from maestro_state.serve.openapi import openapi_document
 from maestro_state.serve.page.screens import away as away_page
 from maestro_state.serve.page.screens import elsewhere as elsewhere_page
+from maestro_state.serve.page.screens import nowhere as nowhere_page
 from maestro_state.serve.page.screens import read_static
 from maestro_state.serve.page.screens import sign_in as sign_in_page
 from maestro_state.serve.renderer import Renderer
@@ -147,10 +148,12 @@ class App:
             await answer(scope, receive, send)
 
     def _refused(self, error: MaestroError, scope: Scope) -> Response:
-        """Say what was refused; to a person who followed a link with a page."""
-        if isinstance(error, Failure) and error.code == "other_site" and follows_link(scope, Headers(scope=scope)):
+        """Say what was refused; to a person who followed a link, or typed an address, with a page."""
+        if self.options.web and isinstance(error, Failure) and follows_link(scope, Headers(scope=scope)):
             matched = self._paths.find(_path(scope))
-            if matched is not None and matched.routes.get("GET") in SCREENS:
+            if error.code == "not_found" and matched is None:
+                return nowhere_page()
+            if error.code == "other_site" and matched is not None and matched.routes.get("GET") in SCREENS:
                 return elsewhere_page(_path(scope).decode("latin-1"))
         return refusal(error)
 
