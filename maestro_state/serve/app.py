@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -242,11 +243,15 @@ class App:
             status = status_of(error)
             raise
         finally:
-            self.note(request, status, request.path, again=answer is not None and REPLAYED in answer.headers)
+            self.note(request, status, request.path, answer)
 
-    def note(self, request: Request, status: int, path: Mapping[str, str], *, again: bool = False) -> None:
-        """Write down who changed what; never what was said."""
-        more: dict[str, Any] = trace_of(request.headers) | ({"again": True} if again else {})
+    def note(self, request: Request, status: int, path: Mapping[str, str], answer: Response | None = None) -> None:
+        """Write down who changed what, and the id of what was made; never what was said."""
+        more: dict[str, Any] = trace_of(request.headers)
+        if answer is not None and REPLAYED in answer.headers:
+            more["again"] = True
+        if answer is not None and (place := answer.headers.get("location")):
+            more["made"] = unquote(place.rpartition("/")[2])
         user, token_id = request.caller.user or self.maestro.settings.user, request.caller.token_id
         of = {name: value[:80] for name, value in path.items()}
         did, address = f"{request.route.method} {request.route.path}", address_of(request.scope)

@@ -263,6 +263,7 @@ def test_who_changed_what_is_written_down_without_what_was_said(project: Path, t
         *[("ana", token["id"], "POST /v1/sessions/{ref}/messages", 201)] * 3,
     ]
     session = {"ref": here.rsplit("/", 1)[1]}  # whatever they called it; a repeat did nothing
+    assert [one.get("made") for one in audit] == [session["ref"], None, None, None]
     assert [(one["of"], one.get("again")) for one in audit[1:]] == [
         (session, None), (session, None), ({"ref": "latest"}, True)
     ]  # fmt: skip
