@@ -252,7 +252,8 @@ class App:
             more["again"] = True
         if answer is not None and (place := answer.headers.get("location")):
             more["made"] = unquote(place.rpartition("/")[2])
-        user, token_id = request.caller.user or self.maestro.settings.user, request.caller.token_id
+        # Of a browser the token that it signed in with: that is the one that somebody was given, and can be revoked.
+        user, token_id = request.caller.user or self.maestro.settings.user, request.caller.given_id
         of = {name: value[:80] for name, value in path.items()}
         did, address = f"{request.route.method} {request.route.path}", address_of(request.scope)
         log.info("audit", user=user, by=token_id, address=address, did=did, of=of, status=status, **more)
