@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -22,6 +23,7 @@ from maestro_state.serve.metrics import CALLER_S, metrics, written
 from maestro_state.serve.openapi import openapi_document
 from maestro_state.serve.page.screens import away as away_page
 from maestro_state.serve.page.screens import elsewhere as elsewhere_page
+from maestro_state.serve.page.screens import nowhere as nowhere_page
 from maestro_state.serve.page.screens import read_static
 from maestro_state.serve.page.screens import sign_in as sign_in_page
 from maestro_state.serve.renderer import Renderer
@@ -147,10 +149,12 @@ class App:
             await answer(scope, receive, send)
 
     def _refused(self, error: MaestroError, scope: Scope) -> Response:
-        """Say what was refused; to a person who followed a link with a page."""
-        if isinstance(error, Failure) and error.code == "other_site" and follows_link(scope, Headers(scope=scope)):
+        """Say what was refused; to a person who followed a link, or typed an address, with a page."""
+        if self.options.web and isinstance(error, Failure) and follows_link(scope, Headers(scope=scope)):
             matched = self._paths.find(_path(scope))
-            if matched is not None and matched.routes.get("GET") in SCREENS:
+            if error.code == "not_found" and matched is None:
+                return nowhere_page()
+            if error.code == "other_site" and matched is not None and matched.routes.get("GET") in SCREENS:
                 return elsewhere_page(_path(scope).decode("latin-1"))
         return refusal(error)
 
@@ -239,12 +243,17 @@ class App:
             status = status_of(error)
             raise
         finally:
-            self.note(request, status, request.path, again=answer is not None and REPLAYED in answer.headers)
+            self.note(request, status, request.path, answer)
 
-    def note(self, request: Request, status: int, path: Mapping[str, str], *, again: bool = False) -> None:
-        """Write down who changed what; never what was said."""
-        more: dict[str, Any] = trace_of(request.headers) | ({"again": True} if again else {})
-        user, token_id = request.caller.user or self.maestro.settings.user, request.caller.token_id
+    def note(self, request: Request, status: int, path: Mapping[str, str], answer: Response | None = None) -> None:
+        """Write down who changed what, and the id of what was made; never what was said."""
+        more: dict[str, Any] = trace_of(request.headers)
+        if answer is not None and REPLAYED in answer.headers:
+            more["again"] = True
+        if answer is not None and (place := answer.headers.get("location")):
+            more["made"] = unquote(place.rpartition("/")[2])
+        # Of a browser the token that it signed in with: that is the one that somebody was given, and can be revoked.
+        user, token_id = request.caller.user or self.maestro.settings.user, request.caller.given_id
         of = {name: value[:80] for name, value in path.items()}
         did, address = f"{request.route.method} {request.route.path}", address_of(request.scope)
         log.info("audit", user=user, by=token_id, address=address, did=did, of=of, status=status, **more)

@@ -113,7 +113,7 @@ class Guards:
         try:
             self._check_role(caller, route)
         except Failure as failure:
-            who = {"user": caller.user, "by": caller.token_id} if caller.token_id is not None else {}
+            who = {"user": caller.user, "by": caller.given_id} if caller.given_id is not None else {}
             who |= trace_of(headers)
             log.info("refused", address=address, did=f"{route.method} {route.path}", status=failure.status, **who)
             raise

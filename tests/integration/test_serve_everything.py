@@ -252,6 +252,16 @@ def test_the_overview_believes_a_session_rather_than_its_row(client: httpx2.Clie
         assert client.get("/v1/overview").json()["sessions"][0]["state"] == "finalizada"
 
 
+def test_the_overview_has_no_row_of_a_session_that_is_no_more(client: httpx2.Client, project: Path):
+    """Who deleted it was killed before the list had it, and nobody sweeps. The control: one that is there is shown."""
+    kept, deleted = started(project, "kept"), started(project, "deleted")
+    with Maestro(project) as maestro:
+        maestro.server.unindex = lambda *_, **__: None  # killed before that
+        maestro.sessions.delete(deleted)
+    shown = client.get("/v1/overview").json()
+    assert ([row["id"] for row in shown["sessions"]], shown["gone"], shown["total"]) == ([kept], [deleted], 1)
+
+
 def test_what_is_made_is_made_once(client: httpx2.Client, project: Path):
     """A repeat with the same Idempotency-Key gets the first answer, whatever it makes; the key is of what was said."""
     session_id = started(project)

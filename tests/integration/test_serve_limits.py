@@ -233,6 +233,19 @@ def test_lines_of_the_log_have_the_trace_and_no_token(project: Path, tmp_path: P
     assert traced[1]["of"] == {"id": f"mst_{ana['id']}_***"}
 
 
+def test_what_a_browser_did_was_done_by_the_token_it_signed_in_with(project: Path, tmp_path: Path):
+    """Not by its cookie, which nobody was given: changes, refusals, coming and going are all the token's."""
+    log, token = tmp_path / "log", made(project, "ana")
+    with serving(project, "--require-auth", log=log) as server, server.client() as client:
+        client.post("/v1/signin", json={"token": token["token"]})
+        assert client.post("/v1/sessions", json={"name": "x"}).status_code == 201
+        assert client.post("/v1/cleanup", json={}).status_code == 403
+        client.post("/v1/signout")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    told = [(line["event"], line["by"]) for line in lines]
+    assert told == [(event, token["id"]) for event in ("signed_in", "audit", "refused", "signed_out")]
+
+
 def test_who_changed_what_is_written_down_without_what_was_said(project: Path, tmp_path: Path):
     """Every change, every sign-in and everybody who was refused is a line; no content, no token is in any."""
     log, token, eyes = tmp_path / "log", made(project, "ana"), made(project, "bob", "--read-only")
@@ -263,6 +276,7 @@ def test_who_changed_what_is_written_down_without_what_was_said(project: Path, t
         *[("ana", token["id"], "POST /v1/sessions/{ref}/messages", 201)] * 3,
     ]
     session = {"ref": here.rsplit("/", 1)[1]}  # whatever they called it; a repeat did nothing
+    assert [one.get("made") for one in audit] == [session["ref"], None, None, None]
     assert [(one["of"], one.get("again")) for one in audit[1:]] == [
         (session, None), (session, None), ({"ref": "latest"}, True)
     ]  # fmt: skip

@@ -174,8 +174,9 @@ def test_usage_work_discussions_and_health_are_shown(rig: Rig):
 def test_what_is_spent_under_a_work_session_is_counted_in_it_at_once(rig: Rig):
     """Only the one at the bottom changed: the figures of all above it are read anew."""
     top = rig.maestro.work.start("task", related_entity={"name": "Login"})
-    under = rig.maestro.work.start("phase", parent=top.session_id, related_entity={"name": "Cause"})
+    under = rig.maestro.work.start("phase", parent=top.session_id, related_entity={"task": "T-17", "step": 2})
     page = rig.look("/work")
+    expect(page.locator(".tree li button")).to_have_text(["Login", "task T-17 · step 2"])
     expect(page.locator(".tree li .node").first).to_contain_text("$0.00")
     crumb = {"prompt": "why?", "response": "so", "token_count": {"input": 5, "output": 7}, "cost": 0.25}
     made = breadcrumb_of(crumb, timestamp=stamp_of(1_700_000_000_000), breadcrumb_id="one", depth_level=1)

@@ -125,6 +125,22 @@ def test_a_tool_that_says_nothing_for_a_while_is_not_idle(rig: Rig):
     page.unroute_all(behavior="wait")  # the page asks now and then, also while it is closed
 
 
+def test_a_row_of_a_session_that_is_no_more_goes(rig: Rig):
+    """Who deleted it was killed before the list had it, and nobody sweeps: the page looks at the session itself, also
+    when it is opened anew.
+    """
+    kept, deleted = rig.session("kept"), rig.session("deleted")
+    page = rig.look()
+    expect(page.locator("#sessions .name[data-step]")).to_have_count(2)
+    expect(page.locator("line-state")).to_have_text("live")
+    rig.maestro.server.unindex = lambda *_, **__: None  # killed before that
+    rig.maestro.sessions.delete(deleted)
+    for again in (lambda: look_now(page), page.reload):
+        again()
+        expect(page.locator("#sums")).to_have_text(re.compile("^1 live"))
+        expect(page.locator("#sessions .name[data-step]")).to_have_attribute("href", f"/sessions/{kept}")
+
+
 def test_where_no_tool_was_chosen_the_one_that_was_asked_is_shown(rig: Rig):
     """Agents of one's own choose none, and tell who they are."""
     with record("mine", agent="triage", maestro=rig.maestro) as recorder:

@@ -85,6 +85,17 @@ def test_a_link_of_another_site_leads_here_by_a_second_click(rig: Rig):
     expect(page.get_by_role("log")).to_be_visible()
 
 
+def test_an_address_that_leads_nowhere_is_answered_with_a_page(rig: Rig):
+    """For a person, who can go on from there; a program is told what it is told everywhere."""
+    page = rig.look("/session/mistyped")
+    expect(page.locator(".alert")).to_have_text("There is no page at this address.")
+    assert violations(page) == []
+    page.get_by_role("link", name="All sessions").click()
+    expect(page.locator("line-state")).to_have_text("live")
+    with rig.server.client() as client:
+        assert client.get("/session/mistyped").json()["error"]["code"] == "not_found"
+
+
 def test_what_one_began_to_write_is_there_again(rig: Rig):
     """After the page was loaded anew; and not after it was said."""
     page = rig.look(f"/sessions/{rig.session()}")

@@ -36,7 +36,7 @@ async def overview(request: Request) -> Response:
     try:
         return document(await _overview(maestro, request.query.limit))
     except NoProject:
-        return document(_document([], "0-0", 0))
+        return document(_document([], [], "0-0", 0))
 
 
 async def _overview(maestro: AsyncMaestro, limit: int) -> dict[str, Any]:
@@ -52,7 +52,8 @@ async def _overview(maestro: AsyncMaestro, limit: int) -> dict[str, Any]:
         interval = (int(change.id.partition("-")[0]) - begin_ms) // (INTERVAL_S * 1000)
         counted.setdefault(change.session_id, [0] * INTERVALS)[min(int(interval), INTERVALS - 1)] += 1
     known = await _known(maestro, [row.id for row in listed])
-    rows = await _mended(maestro, listed, known)
+    gone = await _gone(maestro, [row_id for row_id, one in known.items() if one.summary is None])
+    rows = await _mended(maestro, [row for row in listed if row.id not in gone], known)
     midnight_ms = int(time.mktime((*time.localtime(now_ms / 1000)[:3], 0, 0, 0, 0, 0, -1))) * 1000
     shown = [
         row.document()
@@ -60,12 +61,13 @@ async def _overview(maestro: AsyncMaestro, limit: int) -> dict[str, Any]:
         | _figures(known[row.id].runs if row.id in known else [], midnight_ms)
         for row in rows
     ]
-    return _document(shown, cursor, total)
+    return _document(shown, gone, cursor, total - len(gone))
 
 
-def _document(rows: list[dict[str, Any]], cursor: str, total: int) -> dict[str, Any]:
+def _document(rows: list[dict[str, Any]], gone: list[str], cursor: str, total: int) -> dict[str, Any]:
     cost = round(fsum(row["cost_today"] for row in rows), 9)
-    return {"sessions": rows, "interval_s": INTERVAL_S, "total": total, "cost_today": cost, "cursor": cursor}
+    told = {"interval_s": INTERVAL_S, "total": total, "cost_today": cost, "cursor": cursor}
+    return {"sessions": rows, "gone": gone} | told
 
 
 class _Known(NamedTuple):
@@ -88,6 +90,17 @@ async def _known(maestro: AsyncMaestro, ids: list[str]) -> dict[str, _Known]:
             with suppress(MaestroError):
                 known[session_id] = _Known(*[await maestro.server.fetch(query) for query in both])
         return known
+
+
+async def _gone(maestro: AsyncMaestro, ids: list[str]) -> list[str]:
+    """Return those of some sessions that the server has no more.
+
+    Who deletes one takes its row last. Killed before that it leaves a row of nothing, for as long as nobody sweeps; the
+    row itself stays for the sweep, which knows whether the disk has the session.
+    """
+    keys = maestro.server.terms.keys.records(ids)
+    found = await maestro.server.connection.calls([("EXISTS", key) for key in keys]) if keys else []
+    return [session_id for session_id, exists in zip(ids, found, strict=True) if not exists]
 
 
 async def _mended(

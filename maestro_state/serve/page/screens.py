@@ -87,6 +87,11 @@ def elsewhere(path: str) -> Response:
     return _html(html.elsewhere(path), 403)
 
 
+def nowhere() -> Response:
+    """The page for an address that somebody mistyped."""
+    return _html(html.refused("There is no page at this address.", None), 404)
+
+
 def sign_in() -> Response:
     """The page that asks for a token."""
     return _html(html.sign_in(), 401)

@@ -136,6 +136,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The live sessions that were last active; `cursor` is where `/v1/events` goes on from."""
 
     sessions: list[OverviewRow]
+    gone: list[str]  #: ids that the list still has, of sessions that the server has no more
     interval_s: int
     total: int  #: how many live ones there are
     cost_today: float

@@ -15,6 +15,7 @@ const list = byId("sessions");
 const search = byId("search");
 const rows = new Map(); // id → { session, text, element }
 const shown = new Set();
+let gone = new Set(); // ids of rows whose sessions are no more: nobody took them out of the list yet
 let costToday = money(0);
 let isKnown = false;
 let changed = new Set(); // ids that the stream told of since the list was last asked for
@@ -29,8 +30,12 @@ function drawSoon() {
   else requestAnimationFrame(go);
 }
 
+function isArchived(session) {
+  return session?.archived === true;
+}
+
 function isLive({ session }) {
-  return !session.archived && !OVER.has(session.state) && session.status !== "expired";
+  return !isArchived(session) && !OVER.has(session.state) && session.status !== "expired";
 }
 
 // The tool that was chosen; where none was, the one that was asked last: agents that are recorded choose none.
@@ -122,7 +127,9 @@ function put(session, isNew = false) {
 
 // The live sessions with all their figures in one document; those on disk as rows of the list.
 async function readLive() {
-  const { sessions, cost_today: cost, total } = await get("/v1/overview?limit=200");
+  const { sessions, gone: ids, cost_today: cost, total } = await get("/v1/overview?limit=200");
+  gone = new Set(ids);
+  for (const id of gone) if (!isArchived(rows.get(id)?.session)) rows.delete(id);
   for (const session of sessions) put(session);
   // The newest have all of today's cost, unless even the oldest of them was active today.
   const isPart = total > sessions.length && new Date(sessions.at(-1)?.updated_at).toDateString() === new Date().toDateString();
@@ -139,7 +146,7 @@ async function readAll() {
   const ids = new Set(sessions.map((session) => session.id));
   // What the stream told meanwhile is newer than the list.
   for (const id of rows.keys()) if (!ids.has(id) && !changed.has(id)) rows.delete(id);
-  for (const session of sessions) if (!changed.has(session.id) && (!rows.get(session.id)?.session.activity || OVER.has(session.state))) put(session);
+  for (const session of sessions) if (!changed.has(session.id) && (isArchived(session) || !gone.has(session.id)) && (!rows.get(session.id)?.session.activity || OVER.has(session.state))) put(session);
   draw();
 }
 // What was shown stays; where nothing was yet, it is said why.

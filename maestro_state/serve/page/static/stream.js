@@ -17,12 +17,36 @@ export function isAfter(id, last) {
   return ms > lastMs || (ms === lastMs && seq > lastSeq);
 }
 
-// Calls `take` with each event and `say` with how the line is: live, away, ended or gone. Reads the stream itself:
-// unlike EventSource it goes on after a server that was away answered with an error.
+// Comes when somebody looks at the page.
+function shown() {
+  return new Promise((resolve) => {
+    const check = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", check);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", check);
+    check();
+  });
+}
+
+// Calls `take` with each event and `say` with how the line is: live, away, ended or gone, and nothing while it is made
+// anew. Reads the stream itself: unlike EventSource it goes on after a server that was away answered with an error.
+//
+// A browser has six connections to a server, for all of its tabs together: one that nobody looks at lets its own go, or
+// the seventh would wait for ever. Shown again it goes on behind the last event that it saw.
 export async function follow(path, { from = null, take, say }) {
   let last = from;
   for (;;) {
+    await shown();
     const cut = new AbortController();
+    let isLetGo = false;
+    const hide = () => {
+      if (!document.hidden) return;
+      isLetGo = true;
+      cut.abort();
+    };
+    document.addEventListener("visibilitychange", hide);
     const timer = setTimeout(() => cut.abort(), SILENT_MS);
     try {
       const headers = last === null ? {} : { "Last-Event-ID": last };
@@ -44,8 +68,13 @@ export async function follow(path, { from = null, take, say }) {
     } catch {
       // The line broke, or there is no server: the same as an end.
     } finally {
+      document.removeEventListener("visibilitychange", hide);
       clearTimeout(timer);
       cut.abort(); // what nobody reads any more would keep one of the few connections that a browser has
+    }
+    if (isLetGo) {
+      say("");
+      continue;
     }
     say("away");
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
@@ -55,6 +84,7 @@ export async function follow(path, { from = null, take, say }) {
 // Follows all sessions; `again` reads anew each time that the line is there.
 export function followAll(again, say, take = again) {
   let isFirst = true; // what is wrong then is told by who cannot read
+  if (document.hidden) again(); // opened in a tab behind: it is drawn by the time somebody looks
   return follow("/v1/events?from=now", { take, say: (line) => { say(line); if (line === "live" || isFirst) again(); isFirst = false; } });
 }
 

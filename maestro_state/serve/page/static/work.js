@@ -46,8 +46,10 @@ function figures(node) {
     cell(h("b", null, money(found?.cost ?? 0)), "cost"), cell(count(tokens), "tokens"), cell(String(found?.breadcrumbs ?? 0), found?.breadcrumbs === 1 ? "breadcrumb" : "breadcrumbs"));
 }
 
+// What it is about, as whoever started it said: by its name or id, else by all that was said (`--entity task=T-17`).
 function nameOf({ related_entity: entity, session_type: type }) {
-  return plain(entity?.name ?? entity?.id).trim().slice(0, 160) || plain(type);
+  const all = Object.entries(entity ?? {}).map(([name, value]) => `${name} ${plain(value)}`).join(" · ");
+  return (plain(entity?.name ?? entity?.id).trim() || plain(all).trim()).slice(0, 160) || plain(type);
 }
 
 function list(nodes) {
