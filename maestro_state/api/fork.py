@@ -63,10 +63,8 @@ def fill_from(server: Server, session_id: str, source: Source) -> None:
         if size > _CALL_BYTES or len(batch) > 3 * _CALL_ROWS:
             send()
             size = 0
-    if (
-        not source.archived
-    ):  # let go by the server meanwhile, what was read last may be a part: nobody takes that for all
-        source.record()
+    if not source.archived:
+        source.record()  # let go by the server meanwhile, what was read last may be a part: nobody takes that for all
     send(str(target))
 
 
