@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from maestro_state import Maestro
 from tests.reach.page_rig import texts
-from tests.support.browser import CHROMIUM, MISSING, Watched, tabs
+from tests.support.browser import Watched, tabs
 from tests.support.served import Served, serving, started
 from tests.support.waiting import wait_until
 
@@ -21,11 +21,9 @@ NEVER_HIDDEN = "Object.defineProperty(Document.prototype, 'hidden', { get: () =>
 
 
 @pytest.fixture
-def window(tmp_path: Path) -> Iterator[BrowserContext]:
+def window(tmp_path: Path, browser: Browser) -> Iterator[BrowserContext]:
     """Return a browser with one window."""
-    if CHROMIUM is None:
-        pytest.skip(MISSING)
-    with tabs(tmp_path / "browser") as found:
+    with tabs(browser.browser_type, tmp_path / "browser") as found:
         yield found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, BrowserType, Page
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -44,14 +44,11 @@ def browsing() -> Iterator[Browser]:
 
 
 @contextmanager
-def tabs(folder: Path) -> Iterator[BrowserContext]:
+def tabs(started_by: BrowserType, folder: Path) -> Iterator[BrowserContext]:
     """Start a browser with one window, whose tabs are shown one at a time, as people's are.
 
     Playwright has each page think that it is shown; a browser that it did not start is left as it is when asked to.
     """
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=_TIMEOUT_MS)
     assert CHROMIUM is not None
     options = ("--headless=new", "--remote-debugging-port=0", f"--user-data-dir={folder}")
     process = subprocess.Popen([CHROMIUM, *_FLAGS, *options, "about:blank"], stderr=subprocess.DEVNULL)
@@ -59,10 +56,9 @@ def tabs(folder: Path) -> Iterator[BrowserContext]:
         port = folder / "DevToolsActivePort"
         wait_until(lambda: port.is_file() and port.read_text().strip(), "the browser is there")
         url = f"http://127.0.0.1:{port.read_text().split()[0]}"
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.connect_over_cdp(url, no_defaults=True, timeout=_TIMEOUT_MS)
-            yield browser.contexts[0]
-            browser.close()
+        browser = started_by.connect_over_cdp(url, no_defaults=True, timeout=_TIMEOUT_MS)
+        yield browser.contexts[0]
+        browser.close()
     finally:
         process.terminate()
         process.wait()

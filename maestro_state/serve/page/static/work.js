@@ -48,7 +48,8 @@ function figures(node) {
 
 // What it is about, as whoever started it said: by its name or id, else by all that was said (`--entity task=T-17`).
 function nameOf({ related_entity: entity, session_type: type }) {
-  const all = Object.entries(entity ?? {}).map(([name, value]) => `${name} ${plain(value)}`).join(" · ");
+  const said = Object.entries(entity ?? {}).filter(([, value]) => plain(value).trim());
+  const all = said.map(([name, value]) => `${name} ${plain(value)}`).join(" · ");
   return (plain(entity?.name ?? entity?.id).trim() || plain(all).trim()).slice(0, 160) || plain(type);
 }
 
