@@ -1,5 +1,7 @@
 # Everything a newcomer needs: `make demo` shows it, `make test` proves it. Each sets up its own private environment.
 PYTHON ?= python3
+# Compiled once, whatever the machine's settings: tests start thousands of processes.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
