@@ -121,7 +121,8 @@ def run(arguments: list[str]) -> int:
         return 2 if error.ctx and error.ctx.parent else 0
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else _command_path(arguments)
-        return _fail(arguments, 2, "usage", _in_our_words(error), _belongs_before(error) or f"{command} --help")
+        said = _in_our_words(error)
+        return _fail(arguments, 2, "usage", said, _belongs_before(error) or _wants_quotes(said, command))
     except click.ClickException as error:
         return _fail(arguments, 2, "usage", error.format_message(), None)
     except (KeyboardInterrupt, click.Abort):
@@ -166,6 +167,12 @@ def _in_our_words(error: click.UsageError) -> str:
     # The choices of an argument that is missing are set apart with tabs.
     text = " ".join(error.format_message().split())
     return _SEVERAL.sub(lambda several: f"Did you mean {several[1].replace(', ', ' or ')}?", text)
+
+
+def _wants_quotes(said: str, command: str) -> str:
+    """Say where more is read; before it, of words more than a command takes, that a shell takes them apart."""
+    apart = "a text of several words goes in quotes; " if said.startswith("Got unexpected extra argument") else ""
+    return f"{apart}{command} --help"
 
 
 def _belongs_before(error: click.UsageError) -> str | None:

@@ -32,6 +32,11 @@ def test_what_may_be_meant_is_named(word: str, meant: str, capsys: pytest.Captur
         (["session", "end", "--wat"], "Did you mean '--no-wait' or '--wait'? → maestro session end --help"),
         (["run", "--model"], "Option '--model' requires an argument. → maestro run --help"),
         (["session", "start", "--note"], "Option '--note' requires an argument. → maestro session start --help"),
+        (["run", "fix", "login"], "argument (login) → a text of several words goes in quotes; maestro run --help"),
+        (
+            ["session", "start", "fix", "a", "b"],
+            "(a b) → a text of several words goes in quotes; maestro session start",
+        ),
         (["--project"], "Option '--project' requires an argument. → maestro --help"),
     ],
 )
