@@ -97,6 +97,14 @@ def json_in(decode: Callable[[bytes], _T], content: bytes) -> _T:
         return decode(whole)
 
 
+def whole_json(text: str | bytes | None) -> Any:
+    """Decode a file or a column that is one JSON value; None when it is none."""
+    try:
+        return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text or b"")
+    except (TypeError, *UNDECODABLE):
+        return None
+
+
 def decoded(file: BinaryIO, decode: Callable[[bytes], _T], start: int = 0) -> Iterator[tuple[int, _T | Broken]]:
     """Yield the lines from a place on, each with the place behind it; what cannot be read as `Broken`.
 

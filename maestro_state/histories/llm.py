@@ -10,13 +10,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from maestro_state.errors import FileCorrupt
-from maestro_state.histories.lines import count, files_below, first_line, json_in, open_history, stamped, time_ms
+from maestro_state.histories.lines import count, files_below, first_line, open_history, stamped, time_ms, whole_json
 from maestro_state.histories.sqlite import database, is_database, reading, tables, text_in, until_damaged
 from maestro_state.histories.values import Asked, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
-from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "llm"
 _LOGS_MAX = 512 << 20
@@ -156,7 +153,7 @@ def _responses(connection: sqlite3.Connection, found: Stamped) -> Iterator[Conve
 
 def _printed(found: Stamped) -> Iterator[Conversation]:
     with open_history(found.path) as file:
-        rows = _decoded(file.read(_LOGS_MAX))
+        rows = whole_json(file.read(_LOGS_MAX))
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("id") for row in rows):
         raise FileCorrupt(f"{found.path} is not what llm logs --json prints")
     grouped: dict[str, list[dict[str, Any]]] = {}
@@ -203,15 +200,8 @@ def _exchanges(rows: Iterable[dict[str, Any]]) -> Iterator[Step]:
             yield Ended(done_ms, "success")
 
 
-def _decoded(text: Any) -> Any:
-    try:
-        return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text)
-    except (TypeError, *UNDECODABLE):
-        return None
-
-
 def _object(text: Any) -> dict[str, Any]:
-    found = text if isinstance(text, dict) else _decoded(text)
+    found = text if isinstance(text, dict) else whole_json(text)
     return found if isinstance(found, dict) else {}
 
 

@@ -13,13 +13,10 @@ from contextlib import suppress
 from itertools import chain, pairwise
 from typing import Any
 
-import msgspec
-
 from maestro_state.errors import FileCorrupt
-from maestro_state.histories.lines import count, files_below, first_line, json_in, open_history, stamped, time_ms
+from maestro_state.histories.lines import count, files_below, first_line, open_history, stamped, time_ms, whole_json
 from maestro_state.histories.sqlite import database, is_database, reading, tables, text_in, until_damaged
 from maestro_state.histories.values import Asked, Broken, Conversation, Ended, Noted, Said, Stamped, Step, Tokens, Used
-from maestro_state.models.undecodable import UNDECODABLE
 
 TOOL = "opencode"
 #: Largest export that is read.
@@ -107,7 +104,7 @@ def _call_of(connection: sqlite3.Connection, session: str, child: str) -> str | 
     query = "SELECT data FROM part WHERE session_id = ? AND instr(data, ?)"
     with suppress(sqlite3.Error):  # a damage is told of where the conversation is read
         for (data,) in connection.execute(query, (session, child)):
-            part = _object(data)
+            part = whole_json(data)
             if isinstance(part, dict) and part.get("type") == "tool":
                 return str(part.get("callID") or "") or None
     return None
@@ -117,25 +114,18 @@ def _messages(connection: sqlite3.Connection, session: str) -> Iterator[_Told | 
     query = "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id"
     parts = "SELECT id, data FROM part WHERE message_id = ? ORDER BY id"
     for number, row in enumerate(connection.execute(query, (session,)), start=1):
-        info = _object(row["data"])
+        info = whole_json(row["data"])
         if not isinstance(info, dict):
             yield Broken(number, f"message {row['id']} is not JSON")
             continue
         told: list[dict[str, Any]] = []
         for one in connection.execute(parts, (row["id"],)):
-            part = _object(one["data"])
+            part = whole_json(one["data"])
             if isinstance(part, dict):
                 told.append({"id": one["id"], **part})
             else:
                 yield Broken(number, f"part {one['id']} is not JSON")
         yield {"id": row["id"], "time": {"created": row["time_created"]}} | info, told
-
-
-def _object(text: Any) -> Any:
-    try:
-        return json_in(msgspec.json.decode, text.encode() if isinstance(text, str) else text)
-    except (TypeError, *UNDECODABLE):
-        return None
 
 
 def _list(value: Any) -> list[Any]:
@@ -145,7 +135,7 @@ def _list(value: Any) -> list[Any]:
 def _exported(found: Stamped) -> Conversation:
     with open_history(found.path) as file:
         content = file.read(_EXPORT_MAX)
-    document = _object(content)
+    document = whole_json(content)
     info = document.get("info") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(info, dict) or not isinstance(document.get("messages"), list):
         raise FileCorrupt(f"{found.path} is not what opencode export writes")
