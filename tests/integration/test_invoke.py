@@ -75,8 +75,9 @@ def test_what_a_tool_leaves_running_is_killed_and_does_not_hold_its_end_up(tmp_p
 def test_a_tool_that_ignores_the_request_to_end_is_made_to(tmp_path, monkeypatch, why):
     """TERM, a grace, then KILL for the whole group; what was printed before is there."""
     code = (
-        "import signal, subprocess, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (sys.stdout.write('asked\\n'), sys.stdout.flush()))\n"
+        "import os, signal, subprocess, sys, time\n"
+        # Past Python's buffer, which may be in the middle of the line below when the signal comes.
+        "signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'asked\\n'))\n"
         f"print({GRANDCHILD}.pid, flush=True)\n"
         "while True: time.sleep(0.05)"
     )
